@@ -17,7 +17,6 @@ from time import perf_counter
 from measuring import Figures, arguments, in_own_process, print_table
 
 from agentjobs_async.batch import BatchItem, FleetLimits, Journal, Rate
-from agentjobs_async.batch.journal import entries_of
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -63,10 +62,10 @@ async def measured(address: str, case: str, rows: int, claims: int) -> Figures:
 
 async def _one_claim(journal: Journal) -> float:
     started = perf_counter()
-    claim = await entries_of(journal).claim("todo", "docs")
+    claim = await journal._entries.claim("todo", "docs")
     seconds = perf_counter() - started
     if isinstance(claim, str):
-        await entries_of(journal).release_claim("todo", None, claim=claim)
+        await journal._entries.release_claim("todo", None, claim=claim)
     return seconds
 
 

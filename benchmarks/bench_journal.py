@@ -25,7 +25,6 @@ from measuring import Figures, Rounds, Ticker, arguments, chosen, in_own_process
 from agentjobs_async import AgentJob, AgentJobsSession, JobRef
 from agentjobs_async._polling.pace import PollLimits
 from agentjobs_async.batch import BatchItem, Journal, run_batch
-from agentjobs_async.batch.journal import entries_of
 
 BASE = "without"
 CANDIDATES = (BASE, "journal")
@@ -122,7 +121,7 @@ async def prepare(path: Path, count: int, left: int = 0) -> None:
     """Make a journal of ended rows, twenty active ones and `left` planned ones, by SQL: runs would take an hour."""
     async with Journal.open(path) as journal:
         await journal.add(items(count))
-        database = entries_of(journal)._database  # noqa: SLF001 - only to prepare
+        database = journal._entries._database  # noqa: SLF001 - only to prepare
         states = f"CASE WHEN number % {max(count // ACTIVE, 1)} = 0 THEN 'active' ELSE 'completed' END"
         values = "job_id = 'job_' || number, project_id = 'docs', sent_at = 1.0"
         update = f"UPDATE agentjobs_entries SET state = {states}, {values} WHERE number > {left}"  # noqa: S608 - its own words

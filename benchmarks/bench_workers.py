@@ -32,7 +32,6 @@ from server import Server
 
 from agentjobs_async import AgentJob, AgentJobsSession, JobRef, PollPolicy
 from agentjobs_async.batch import BatchItem, BatchWorker, FleetLimits, Journal, State, run_batch
-from agentjobs_async.batch.journal import entries_of
 from agentjobs_async.engines.procrastinate import submit, work_off
 
 BASE = "plain runner on SQLite"
@@ -157,7 +156,7 @@ async def active(place: str, count: int, *, handed_out: bool) -> None:
     """Make a journal of active rows, by SQL: moving each row would take minutes."""
     async with Journal.open(place) as journal:
         await (submit(items(count), journal=journal) if handed_out else journal.add(items(count)))
-        database = entries_of(journal)._database  # noqa: SLF001 - only to prepare
+        database = journal._entries._database  # noqa: SLF001 - only to prepare
         async with database.backend.engine.begin() as connection:
             await connection.exec_driver_sql(
                 "UPDATE agentjobs_entries SET state = 'active', job_id = 'job_' || number, project_id = 'docs'"

@@ -7,7 +7,6 @@ from pathlib import Path
 from agentjobs_async import AgentJob, JobRef
 from agentjobs_async.batch import BatchItem, Journal
 from agentjobs_async.batch._store.entries import Seen
-from agentjobs_async.batch.journal import entries_of
 
 _LONG_AGO_SECONDS = 14_400.0
 _POLL_SECONDS = 5.0
@@ -33,7 +32,7 @@ async def aged_journal(
     clock = [0.0]
     began = time.time()
     async with Journal.open(path, clock=lambda: clock[0]) as journal:
-        entries = entries_of(journal)
+        entries = journal._entries
 
         async def create(number: int, age: float) -> str:
             clock[0] = began - age

@@ -101,14 +101,14 @@ LINES = {
     "_http": 1895,
     "_polling": 3409,
     "tracing": 269,
-    "batch": 7697,
-    "durable": 969,
-    "engines": 476,
-    "report": 2220,
+    "batch": 7707,
+    "durable": 968,
+    "engines": 472,
+    "report": 2214,
     "web": 543,
     "testing": 2551,
     "prometheus": 123,
-    "cli": 7284,
+    "cli": 7277,
 }
 """Of each room."""
 

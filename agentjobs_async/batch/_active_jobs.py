@@ -6,7 +6,7 @@ from typing import Final
 
 from agentjobs_async import Estimate, History
 from agentjobs_async.batch._learning import histories_of
-from agentjobs_async.batch.journal import Journal, entries_of
+from agentjobs_async.batch.journal import Journal
 from agentjobs_async.learning.estimate import estimate_many
 from agentjobs_async.learning.history import LEAST_DURATIONS
 
@@ -38,7 +38,7 @@ class ActiveJobs:
         Raises:
             JournalError: The journal can't be read.
         """
-        active = await entries_of(self._journal).active_ages(_SEEN_SECONDS, _MOST_ACTIVE)
+        active = await self._journal._entries.active_ages(_SEEN_SECONDS, _MOST_ACTIVE)
         if active:
             await self._read()
         known = [(self.histories.get(project or ""), age) for project, age in active]
@@ -50,12 +50,12 @@ class ActiveJobs:
         Raises:
             JournalError: The journal can't be read.
         """
-        seconds = await entries_of(self._journal).active_silence()
+        seconds = await self._journal._entries.active_silence()
         return seconds if seconds is not None and seconds >= _SEEN_SECONDS else None
 
     async def _read(self) -> None:
         now = time.monotonic()
         if self._read_at is None or now - self._read_at >= _FRESH_SECONDS:
-            found = await histories_of(entries_of(self._journal), None)
+            found = await histories_of(self._journal._entries, None)
             self.histories = {name: history for name, history in found.items() if len(history) >= LEAST_DURATIONS}
             self._read_at = now

@@ -7,7 +7,7 @@ from pathlib import Path
 from attrs import frozen
 
 from agentjobs_async.batch._store.file_lock import is_owned
-from agentjobs_async.batch.journal import Journal, entries_of, opened_of
+from agentjobs_async.batch.journal import Journal
 
 
 @frozen
@@ -33,7 +33,7 @@ async def workers_of(journal: Journal) -> list[WorkerState] | None:
     Raises:
         JournalError: The journal can't be read.
     """
-    entries, opened = entries_of(journal), opened_of(journal)
+    entries, opened = journal._entries, journal._opened
     if isinstance(opened.place, Path):
         return None if await asyncio.to_thread(is_owned, opened.place) else []
     patience = opened.owner_timeout

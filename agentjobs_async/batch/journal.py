@@ -21,7 +21,7 @@ from agentjobs_async.batch.limits import FleetLimits
 from agentjobs_async.batch.states import State
 from agentjobs_async.batch.where import Where, checked_state
 
-__all__ = ["Journal", "entries_of", "opened_of", "writable"]
+__all__ = ["Journal"]
 
 _CLOSING_SECONDS: Final = 5.0  # for which a close waits for a server that does not answer: it may be restarting
 _CANCELLED_SECONDS: Final = 1.0  # the same where a cancellation leaves the block: enough for a write under way
@@ -134,6 +134,11 @@ class Journal:
 
     @property
     def _entries(self) -> Entries:
+        """What a runner does with the rows. The other rooms of the package use it; users do not.
+
+        Raises:
+            InvalidInputError: The journal is not open.
+        """
         if self._opened.entries is None:
             raise InvalidInputError("the journal is not open: use it inside of async with Journal.open(...)")
         return self._opened.entries
@@ -272,23 +277,8 @@ class Journal:
             raise InvalidInputError(f"there is no row of the key {key!r:.200}")
         return found[key]
 
-
-def entries_of(journal: Journal) -> Entries:
-    """Return what a runner does with the rows of an open journal.
-
-    Raises:
-        InvalidInputError: The journal is not open.
-    """
-    return journal._entries  # noqa: SLF001 - private to users, shared by the rooms that run items
-
-
-def opened_of(journal: Journal) -> Opened:
-    """Return what is held of a journal while it is open, and where it lies."""
-    return journal._opened  # noqa: SLF001 - as above
-
-
-def writable(journal: Journal) -> Journal:
-    """Return the journal of the same place, not open yet, to be changed."""
-    found = opened_of(journal)
-    opened = Opened(found.place, read_only=False, clock=None, owner_timeout=found.owner_timeout)
-    return Journal(opened, read_only=False)
+    def _writable(self) -> Self:
+        """Return the journal of the same place, not open yet, to be changed: for the actions of a page."""
+        found = self._opened
+        opened = Opened(found.place, read_only=False, clock=None, owner_timeout=found.owner_timeout)
+        return type(self)(opened, read_only=False)

@@ -15,7 +15,7 @@ from agentjobs_async.batch._learning import begin_learning
 from agentjobs_async.batch._run_item import run_item
 from agentjobs_async.batch._source import Items
 from agentjobs_async.batch.items import BatchItem, BatchResult, Outcome, checked_item
-from agentjobs_async.batch.journal import Journal, entries_of, opened_of
+from agentjobs_async.batch.journal import Journal
 from agentjobs_async.batch.limits import Kept, Limits, Rate, given, in_force
 from agentjobs_async.batch.stats import ActiveItem, BatchStats
 
@@ -149,25 +149,25 @@ class Batch(AsyncIterator[BatchResult]):
     async def __aenter__(self) -> Self:
         if self._item_tasks is not None or self._over:
             raise InvalidInputError("a batch runs once: call run_batch again")
-        entries_of(self._journal).mask(self._session.mask)
+        self._journal._entries.mask(self._session.mask)
         kept = await self._journal.limits()
         self._limits = in_force(kept, self._settings)
         try:
-            await opened_of(self._journal).share_polls(self, kept.polls_per_second, self._session)
+            await self._journal._opened.share_polls(self, kept.polls_per_second, self._session)
             await self._start()
         except BaseException:  # the block is not entered, and so not left
-            opened_of(self._journal).stop_sharing_polls(self)
+            self._journal._opened.stop_sharing_polls(self)
             raise
         return self
 
     async def _start(self) -> None:
         self._results = asyncio.Queue(self._limits.max_active)
-        await begin_learning(self._session, entries_of(self._journal), wanted=self._learn)
-        limits, entries = self._limits, entries_of(self._journal)
+        await begin_learning(self._session, self._journal._entries, wanted=self._learn)
+        limits, entries = self._limits, self._journal._entries
         context = await RunContext.of(self._session, entries, limits, max_active=limits.max_active, refused_for=inf)
         item_tasks = self._item_tasks = ItemTasks(context)
         self._feed = Feed(item_tasks, self._items, self._limits.limit, self._run, self._deliver)
-        feeding = item_tasks.start_helper(self._feed.read(opened_of(self._journal).take_unknown()), Phase.NO_CREATES)
+        feeding = item_tasks.start_helper(self._feed.read(self._journal._opened.take_unknown()), Phase.NO_CREATES)
         item_tasks.start_recording()
         _ = item_tasks.start_helper(self._end_results(item_tasks, feeding), Phase.LEFT)
 
@@ -216,7 +216,7 @@ class Batch(AsyncIterator[BatchResult]):
         try:
             fault = None if self._item_tasks is None else await self._item_tasks.close(grace)
         finally:
-            opened_of(self._journal).stop_sharing_polls(self)
+            self._journal._opened.stop_sharing_polls(self)
         self._drop_results()
         self._results.put_nowait(None)
         return fault

@@ -26,6 +26,26 @@ class State(StrEnum):
     ABANDONED = "abandoned"
     """A person gave it up, whatever became of its job: `error` says in which state. Only its key sends it again."""
 
+    @property
+    def is_open(self) -> bool:
+        """Whether a run has something to do about it: planned, sending or active."""
+        return self not in ENDED
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether an agent may be at work that a run looks after: sending or active."""
+        return self in {State.SENDING, State.ACTIVE}
+
+    @property
+    def is_job_end(self) -> bool:
+        """Whether it is how its job ended: completed, failed or archived."""
+        return self in _JOB_ENDS
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether it ended without a job that did its work: failed or rejected."""
+        return self in {State.FAILED, State.REJECTED}
+
 
 _JOB_ENDS: Final = (State.COMPLETED, State.FAILED, State.ARCHIVED)
 ENDED: Final = frozenset({*_JOB_ENDS, State.REJECTED, State.UNKNOWN, State.ABANDONED})

@@ -15,7 +15,7 @@ from agentjobs_async.batch._item_tasks import GRACE_SECONDS, ItemTasks
 from agentjobs_async.batch._run_item import run_item
 from agentjobs_async.batch._throttles import REFUSED_SECONDS
 from agentjobs_async.batch.items import BatchResult
-from agentjobs_async.batch.journal import Journal, entries_of, opened_of
+from agentjobs_async.batch.journal import Journal
 from agentjobs_async.batch.limits import Kept, given, in_force
 from agentjobs_async.batch.states import State
 from agentjobs_async.batch.stats import ActiveItem, BatchStats
@@ -65,14 +65,14 @@ class BatchWorker:
         self._close_by = inf  # loop time
 
     async def __aenter__(self) -> Self:
-        entries = entries_of(self.journal)
+        entries = self.journal._entries
         entries.mask(self._session.mask)
         kept = await self.journal.limits()
         limits, most = in_force(kept, self._settings), kept.max_active
         if self.journal.is_shared:  # each claim sees to these for all owners
             limits, most = evolve(limits, create_rate=None), None
         context = await RunContext.of(self._session, entries, limits, max_active=most, refused_for=REFUSED_SECONDS)
-        await opened_of(self.journal).share_polls(self, kept.polls_per_second, self._session)
+        await self.journal._opened.share_polls(self, kept.polls_per_second, self._session)
         self._item_tasks = ItemTasks(context)
         self._item_tasks.start_recording()
         return self
@@ -106,7 +106,7 @@ class BatchWorker:
         try:
             fault = await self._item_tasks.close(max(grace, _LEAST_GRACE_SECONDS))
         finally:
-            opened_of(self.journal).stop_sharing_polls(self)
+            self.journal._opened.stop_sharing_polls(self)
         if fault is not None:
             raise fault
 
@@ -128,11 +128,11 @@ class BatchWorker:
             InvalidInputError: The worker is not open.
         """
         item_tasks = self._open
-        await entries_of(self.journal).take_back()
-        rows = await entries_of(self.journal).get_many(keys)
+        await self.journal._entries.take_back()
+        rows = await self.journal._entries.get_many(keys)
         to_do = [row for row in rows.values() if row.state in _TO_DO]
         if to_do and self.journal.is_shared:
-            await entries_of(self.journal).follow([row.key for row in to_do])
+            await self.journal._entries.follow([row.key for row in to_do])
         begun = [item_tasks.begin(row, self._run) for row in to_do]
         try:
             if begun:
@@ -146,7 +146,7 @@ class BatchWorker:
         if (refusal := await self._refusal_of_all()) is not None:
             item_tasks.advance(Phase.NO_CREATES)
             raise refusal
-        return await entries_of(self.journal).unended(keys)
+        return await self.journal._entries.unended(keys)
 
     def stats(self) -> BatchStats:
         """Return a snapshot."""
@@ -171,7 +171,7 @@ class BatchWorker:
         item_tasks, throttles = self._open, self._open.context.throttles
         if throttles.refusal is None or throttles.succeeded:
             return None
-        entries = entries_of(self.journal)
+        entries = self.journal._entries
         planned = [project for project, _ in await entries.planned_projects(await entries.last_number())]
         others = {project or self._session.project_id for project in planned} | item_tasks.projects()
         # After the queries: another set may have raised it meanwhile.

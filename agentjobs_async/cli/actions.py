@@ -207,11 +207,10 @@ async def _learn(session: AgentJobsSession, journal: str | None, screen: Screen)
     if journal is not None:
         from agentjobs_async.batch import Journal  # noqa: PLC0415 - it loads SQLAlchemy, which other waits do without
         from agentjobs_async.batch._learning import begin_learning  # noqa: PLC0415 - see above
-        from agentjobs_async.batch.journal import entries_of  # noqa: PLC0415 - see above
 
         try:
             async with asyncio.timeout(_LOOK_SECONDS), Journal.open(journal, read_only=True) as opened:
-                await begin_learning(session, entries_of(opened), wanted=True)
+                await begin_learning(session, opened._entries, wanted=True)
         except JournalError as error:
             screen.notice(f"Nothing is learned from the journal: {described(error)}")
         except TimeoutError:

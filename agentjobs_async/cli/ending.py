@@ -10,7 +10,6 @@ from attrs import frozen
 from agentjobs_async import JobRef, JournalError
 from agentjobs_async.batch import Journal, State
 from agentjobs_async.batch._active_jobs import ActiveJobs
-from agentjobs_async.batch.journal import opened_of
 from agentjobs_async.cli._output.github import show_on_github
 from agentjobs_async.cli._output.hints import resume_command, show_emulator_ends, show_jobs, show_unknown
 from agentjobs_async.cli._output.moments import ends_in
@@ -78,11 +77,11 @@ class Ending:
 
     def last_words(self) -> None:
         """Show, before a second signal ends the process, what no other place tells."""
-        for ref in self.jobs.unrecorded if opened_of(self.journal).is_in_place else self.jobs.all:
+        for ref in self.jobs.unrecorded if self.journal._opened.is_in_place else self.jobs.all:
             self.context.screen.write_unbuffered(
                 f"{ref.to_token()} was created, and the journal may not have it: keep this."
             )
-        if self._outlives_the_command and opened_of(self.journal).is_in_place:
+        if self._outlives_the_command and self.journal._opened.is_in_place:
             self.context.screen.write_unbuffered(f"Resume with: {self._resume_command()}")
 
     async def _show_journal(self, refusals: Sequence[Refusal]) -> Mapping[State, int] | None:
@@ -93,7 +92,7 @@ class Ending:
                 unknown = await self.journal.unknown()
         except (JournalError, TimeoutError):
             self._show_jobs(self.jobs.all, "The journal can't be read")
-            if opened_of(self.journal).is_in_place:
+            if self.journal._opened.is_in_place:
                 self._offer("When the journal can be read again, resume with:")
             return None
         # An empty one that was there before may be a copy without its log: `tally` says so.
@@ -101,7 +100,7 @@ class Ending:
         await self._show_results(words)
         lasts = self._outlives_the_command or not self.is_own
         show_unknown(self.context.screen, unknown, self.journal.address if lasts else None)
-        if not opened_of(self.journal).is_in_place:
+        if not self.journal._opened.is_in_place:
             self._show_jobs(await self._known_jobs(), "The journal was moved, removed or replaced")
         elif any(counts[state] for state in _RESUMED):
             await self._show_time_left()

@@ -10,7 +10,6 @@ from attrs import evolve
 
 from agentjobs_async import Event, JobRef, JournalError
 from agentjobs_async.batch import ActiveItem, Journal, JournalRow
-from agentjobs_async.batch.journal import entries_of
 from agentjobs_async.cli.documents import Change
 from agentjobs_async.cli.job_changes import JobChanges
 
@@ -93,7 +92,7 @@ class ItemChanges:
         unnamed = {change.ref for change in self._waiting} - self._rows.keys()
         keys = {item.key: item.ref for item in run.active() if item.ref in unnamed} if unnamed else {}
         if keys:
-            rows = await entries_of(journal).get_many(list(keys))
+            rows = await journal._entries.get_many(list(keys))
             self._rows |= {ref: rows[key] for key, ref in keys.items() if key in rows}
 
     def _is_reported(self, change: Change) -> bool:

@@ -9,7 +9,6 @@ from typing import Any, Final
 from attrs import frozen
 
 from agentjobs_async.batch import BatchItem, FleetLimits, Journal, State, check_items
-from agentjobs_async.batch.journal import opened_of
 from agentjobs_async.batch.limits import Limits, in_force
 from agentjobs_async.cli._output.columns import columns_of, cut_at_a_word, cut_in_the_middle
 from agentjobs_async.cli._output.screen import Screen
@@ -75,7 +74,7 @@ async def sending_of(options: PlanOptions, tasks: Tasks) -> Sending:
         refused, kept = check_items(tasks.items)[1], FleetLimits()
     else:
         async with journal:
-            opened_of(journal).check_not_moved()
+            journal._opened.check_not_moved()
             async for row in journal.rows(all_tries=True):
                 known.add(row.key)
                 if row.retried_as is not None:

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from agentjobs_async import InvalidInputError
 from agentjobs_async.batch import Journal, Where
 from agentjobs_async.batch._retries import retried
-from agentjobs_async.batch.journal import opened_of
 from agentjobs_async.cli._output.hints import resume_command
 from agentjobs_async.cli._output.listing import table_lines
 from agentjobs_async.cli.outcomes import ExitCode, described
@@ -41,7 +40,7 @@ async def show_retries(context: Context, journal: str, where: Where, max_tries: 
     shown = 0
     where = retried(where)
     async with Journal.open(journal, read_only=True) as opened:
-        opened_of(opened).check_not_moved()
+        opened._opened.check_not_moved()
         async for page in opened.rows(where=where).pages():
             rows = [row for row in page if max_tries is None or row.tries < max_tries]
             context.screen.lines(table_lines(rows, context.screen.width, header=not shown))

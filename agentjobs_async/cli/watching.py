@@ -7,7 +7,6 @@ from typing import Final
 from agentjobs_async.batch import Journal, State
 from agentjobs_async.batch._active_jobs import ActiveJobs
 from agentjobs_async.batch._workers import is_at_work, workers_of
-from agentjobs_async.batch.journal import entries_of
 from agentjobs_async.cli._output.fleet_view import FleetView, fleet_line, fleet_lines
 from agentjobs_async.cli.ending import tally
 from agentjobs_async.cli.item_results import outcomes_of
@@ -47,7 +46,7 @@ async def _timed_look(journal: Journal, jobs: ActiveJobs) -> tuple[FleetView, fl
 
 
 async def _look(journal: Journal, jobs: ActiveJobs) -> FleetView:
-    entries = entries_of(journal)
+    entries = journal._entries
     workers = await workers_of(journal)  # before the counts: what ends in between leaves no work without a process
     ended, oldest = await entries.recent_ends(_RECENT_SECONDS)
     counts = await journal.counts()

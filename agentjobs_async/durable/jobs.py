@@ -22,7 +22,6 @@ from agentjobs_async.batch._store.durable_rows import DurableRows
 from agentjobs_async.batch._store.entries import Entries
 from agentjobs_async.batch._throttles import REFUSED_SECONDS
 from agentjobs_async.batch.items import checked_item
-from agentjobs_async.batch.journal import entries_of, opened_of
 from agentjobs_async.batch.limits import in_force
 from agentjobs_async.batch.runner import check_session_and_journal
 from agentjobs_async.durable._callback import Callback
@@ -93,7 +92,7 @@ class DurableJobs:
         check_session_and_journal(session, journal)
         self._session = session
         self._journal = journal
-        self._opened = opened_of(journal)
+        self._opened = journal._opened
         self._on_change = None if on_change is None else Callback("on_change", on_change)
         self._on_end = None if on_end is None else Callback("on_end", on_end)
         self._least_gap = checked_seconds("least_gap", least_gap, zero=True)
@@ -110,7 +109,7 @@ class DurableJobs:
         """
         if self._is_open or self._closed:
             raise InvalidInputError("durable jobs are entered once: make new ones")
-        entries, is_shared = entries_of(self._journal), self._journal.is_shared
+        entries, is_shared = self._journal._entries, self._journal.is_shared
         entries.mask(self._session.mask)
         kept = await entries.limits()
         limits = in_force(kept, {"timeout": None})

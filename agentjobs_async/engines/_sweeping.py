@@ -9,7 +9,6 @@ from procrastinate import App
 from procrastinate.jobs import Job
 
 from agentjobs_async.batch import Journal
-from agentjobs_async.batch.journal import entries_of, opened_of
 from agentjobs_async.engines._connector import error_text
 
 _SWEEPS: Final = 4  # in `stalled_after` seconds
@@ -85,9 +84,7 @@ class Sweep:
         Such an item was resolved or planned again, or came with a journal that was moved here. Or its owner stalled, it
         became unknown, its chunk ended without it, and the response to its create arrived after all.
         """
-        found = await entries_of(self._journal).unfollowed(
-            opened_of(self._journal).owner_timeout, self._after, _MOST_ITEMS
-        )
+        found = await self._journal._entries.unfollowed(self._journal._opened.owner_timeout, self._after, _MOST_ITEMS)
         self._after = found[-1][0] if len(found) == _MOST_ITEMS else 0
         keys = [key for _, key in found]
         queued = await self._queued(keys) if keys else frozenset[str]()

@@ -21,7 +21,6 @@ with extra_named("agentjobs_async.engines.procrastinate", "procrastinate"):
 
     from agentjobs_async.batch import BatchItem, BatchResult, BatchWorker, Journal, Refusals
     from agentjobs_async.batch._planning import Planner
-    from agentjobs_async.batch.journal import entries_of, opened_of
     from agentjobs_async.engines._connector import QueueConnector, error_text, queue_errors
     from agentjobs_async.engines._sweeping import Sweep
 
@@ -57,7 +56,7 @@ async def submit(items: Iterable[BatchItem], *, journal: Journal, chunk: int = 1
         JournalError: The database cannot be reached or written.
     """
     refused: Refusals = []
-    planner = Planner(entries_of(journal))
+    planner = Planner(journal._entries)
     remaining = iter(items)
     while page := list(islice(remaining, _PAGE)):
         plan = await planner.plan(page)
@@ -81,9 +80,9 @@ async def defer(keys: Sequence[str], *, journal: Journal, chunk: int = 100) -> i
         JournalError: The database cannot be reached or written.
     """
     checked_count("chunk", chunk, most=_PAGE)
-    open_keys = await entries_of(journal).unended(keys)
+    open_keys = await journal._entries.unended(keys)
     tasks: list[Any] = [{"keys": list(open_keys[start : start + chunk])} for start in range(0, len(open_keys), chunk)]
-    async with _opened(QueueConnector(opened_of(journal).connect_arguments())) as app:
+    async with _opened(QueueConnector(journal._opened.connect_arguments())) as app:
         for start in range(0, len(tasks), _TASKS_AT_ONCE):
             with queue_errors():
                 deferring = app.configure_task(_TASK, queue=_QUEUE, allow_unknown=True)
@@ -143,7 +142,7 @@ async def work_off(
     checked_count("chunks", chunks)
     checked_seconds("stalled_after", stalled_after)
     checked_seconds("polling", polling)
-    connector = QueueConnector(opened_of(worker.journal).connect_arguments())
+    connector = QueueConnector(worker.journal._opened.connect_arguments())
     async with _opened(connector) as app:
         sweep = Sweep(app, _TASK, _QUEUE, worker.journal, stalled_after)
         worker_run = _WorkerRun(worker, stop or asyncio.Event(), sweep)

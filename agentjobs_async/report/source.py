@@ -7,7 +7,6 @@ from typing import Self
 from attrs import field, frozen
 
 from agentjobs_async.batch import Journal, JournalRow
-from agentjobs_async.batch.journal import entries_of
 
 __all__ = ["Source"]
 
@@ -36,7 +35,7 @@ class Source:
             InvalidInputError: The journal is not open.
             JournalError: The journal can't be read.
         """
-        return cls(journal, prompts, await entries_of(journal).pauses())
+        return cls(journal, prompts, await journal._entries.pauses())
 
     @property
     def name(self) -> str:

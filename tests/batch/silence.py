@@ -11,7 +11,6 @@ from agentjobs_async._loop.tasks import until_done
 from agentjobs_async.batch import Journal
 from agentjobs_async.batch._store import shared, statements
 from agentjobs_async.batch._store.heartbeat import Heartbeat, _Instant
-from agentjobs_async.batch.journal import entries_of, opened_of
 from tests.postgresql import execute
 
 NEVER: Final = 600.0
@@ -28,7 +27,7 @@ def server_is_up() -> Iterator[None]:
 
 
 def heartbeat_of(journal: Journal) -> Heartbeat:
-    heartbeat = opened_of(journal).heartbeat
+    heartbeat = journal._opened.heartbeat
     assert heartbeat is not None
     return heartbeat
 
@@ -49,10 +48,10 @@ async def stop_beating(journal: Journal) -> None:
     await heartbeat.rest()
     # What was asked before may still be executed: a sign of life, and a sweep, which would find its own owner dead.
     await heartbeat._database.flush(statements.nothing())
-    await until_done({*entries_of(journal)._database._reading})
+    await until_done({*journal._entries._database._reading})
 
 
 def record_silence(database: str, journal: Journal) -> None:
     """Record that an owner gave no sign of life for long."""
-    owner = entries_of(journal).owner
+    owner = journal._entries.owner
     execute(database, f"UPDATE agentjobs_owners SET seen_at = 0 WHERE owner = '{owner}'")  # noqa: S608 - our own name

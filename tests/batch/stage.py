@@ -32,7 +32,6 @@ from agentjobs_async import (
 from agentjobs_async._polling.pace import PollLimits
 from agentjobs_async.batch import BatchItem, BatchResult, Journal, JournalRow, State, run_batch
 from agentjobs_async.batch._store.backend import AnyConnection
-from agentjobs_async.batch.journal import entries_of, opened_of
 from agentjobs_async.errors import NotSentReason
 
 FOREVER = 1e9
@@ -41,7 +40,7 @@ FOREVER = 1e9
 @asynccontextmanager
 async def connected(journal: Journal) -> AsyncIterator[AnyConnection]:
     """A connection of the journal's own, as it makes them for its reads."""
-    database = opened_of(journal).database
+    database = journal._opened.database
     assert database is not None
     connection = await database.connector.open()
     try:
@@ -52,7 +51,7 @@ async def connected(journal: Journal) -> AsyncIterator[AnyConnection]:
 
 async def set_pragma(journal: Journal, setting: str) -> None:
     """Change a setting of the connection by which a journal in a file writes."""
-    database = opened_of(journal).database
+    database = journal._opened.database
     assert database is not None
     assert database._changes.connection is not None
     await database._changes.connection.run_sync(_set_pragma, setting)
@@ -88,7 +87,7 @@ def unknown() -> AgentJobsError:
 
 
 async def state_of(journal: Journal, key: str) -> State:
-    return (await entries_of(journal).get_many([key]))[key].state
+    return (await journal._entries.get_many([key]))[key].state
 
 
 def with_outcome(error: AgentJobsError, outcome: CreateOutcome) -> AgentJobsError:
@@ -239,7 +238,7 @@ def outcomes(results: Iterable[BatchResult]) -> dict[str, str]:
 
 def set_clock(journal: Journal, seconds: float) -> None:
     """Let a journal's clock stand at this time."""
-    entries_of(journal)._clock = lambda: seconds
+    journal._entries._clock = lambda: seconds
 
 
 def hang(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
@@ -252,7 +251,7 @@ def hang(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
         await asyncio.Event().wait()
         return True
 
-    monkeypatch.setattr(entries_of(journal), "mark_created", created)
+    monkeypatch.setattr(journal._entries, "mark_created", created)
     return asked
 
 

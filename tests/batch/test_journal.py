@@ -24,7 +24,6 @@ from agentjobs_async.batch._store.entries import Seen
 from agentjobs_async.batch._store.format import APPLICATION
 from agentjobs_async.batch._store.schema import ENTRIES
 from agentjobs_async.batch._workers import workers_of
-from agentjobs_async.batch.journal import entries_of
 from tests.batch.stage import connected, items, rows_of, set_pragma, states
 from tests.cli.stage import Child
 from tests.contract.children import ROOT, environment
@@ -44,7 +43,7 @@ async def refused(path: Path, **settings: Any) -> JournalError:
 async def sending(journal: Journal, *keys: str) -> None:
     """Bring rows into the state of a create under way."""
     for key in keys:
-        assert await entries_of(journal).claim(key)
+        assert await journal._entries.claim(key)
 
 
 async def test_rows(journal: Journal) -> None:
@@ -102,7 +101,7 @@ async def test_resolve(journal: Journal) -> None:
     await journal.add(items(4))
     await sending(journal, "k0", "k1", "k2")
     for key in ("k0", "k1"):
-        await entries_of(journal).mark_unknown(key, ValueError("broke"))
+        await journal._entries.mark_unknown(key, ValueError("broke"))
     await journal.resolve("k0", job_id="job_9")
     await journal.resolve("k1", send_again=True)
     assert states([row async for row in journal.rows()]) == {
@@ -114,7 +113,7 @@ async def test_resolve(journal: Journal) -> None:
     for key, words in {"k0": "active", "k2": "sending", "k3": "planned", "k4": "no row"}.items():
         with pytest.raises(InvalidInputError, match=words):
             await journal.resolve(key, send_again=True)
-    await entries_of(journal).mark_unknown("k2", ValueError("broke"))
+    await journal._entries.mark_unknown("k2", ValueError("broke"))
     await journal.resolve("k2", job_id=JobRef("web", "a/job_8"))
     row = (await journal.rows(State.ACTIVE))[1]
     assert (row.project_id, row.job_id) == ("web", "a/job_8")
@@ -126,7 +125,7 @@ async def test_resolve(journal: Journal) -> None:
 
 async def test_a_wrong_id_is_corrected(journal: Journal) -> None:
     """Another id replaces one that was given before, until the job has ended; the wrong one's end changes nothing."""
-    entries = entries_of(journal)
+    entries = journal._entries
     await journal.add(items(2))
     await sending(journal, "k0", "k1")
     await entries.mark_unknown("k0", ValueError("broke"))
@@ -151,7 +150,7 @@ async def let_refuse(journal: Journal, *keys: str) -> None:
     """Let the server refuse the creates of planned rows."""
     await sending(journal, *keys)
     for key in keys:
-        await entries_of(journal).mark_rejected(key, ValueError("no"))
+        await journal._entries.mark_rejected(key, ValueError("no"))
 
 
 async def test_retry(journal: Journal) -> None:
@@ -161,14 +160,14 @@ async def test_retry(journal: Journal) -> None:
     """
     await journal.add([BatchItem("a", "x", "web", {"row": 1}), BatchItem("b", "x")])
     await sending(journal, "a")
-    await entries_of(journal).mark_rejected("a", ValueError("no"))
+    await journal._entries.mark_rejected("a", ValueError("no"))
     assert await journal.retry("a") == "a#2"
     with pytest.raises(InvalidInputError, match="tried again before, as a#2"):
         await journal.retry("a")
     with pytest.raises(InvalidInputError, match="b is planned"):
         await journal.retry("b")
     await sending(journal, "a#2")
-    await entries_of(journal).mark_rejected("a#2", ValueError("no"))
+    await journal._entries.mark_rejected("a#2", ValueError("no"))
     assert await journal.retry("a#2") == "a#3"
     rows = {row.key: row async for row in journal.rows(all_tries=True)}
     assert (rows["a"].state, rows["a#3"].prompt, rows["a#3"].project_id) == ("rejected", "x", "web")
@@ -179,9 +178,9 @@ async def test_retry(journal: Journal) -> None:
         ("a", 3, None, {"row": 1}),
     ]
     await sending(journal, "a#3")
-    await entries_of(journal).mark_unknown("a#3", ValueError("broke"))
+    await journal._entries.mark_unknown("a#3", ValueError("broke"))
     await journal.resolve("a#3", send_again=True)
-    row = (await entries_of(journal).get_many(["a#3"]))["a#3"]
+    row = (await journal._entries.get_many(["a#3"]))["a#3"]
     assert (row.tries, row.sent_at, row.planned_at is None) == (4, None, False)
 
 
@@ -235,11 +234,11 @@ async def test_abandon(journal: Journal) -> None:
     """What is active or unknown can be given up, which says so, and is sent again only by its key; no other row is."""
     await journal.add(items(5))
     await sending(journal, "k0", "k1", "k2", "k3")
-    await entries_of(journal).mark_created("k0", JobRef("docs", "job_0"))
-    await entries_of(journal).record_error("k0", ValueError("an odd status"))
+    await journal._entries.mark_created("k0", JobRef("docs", "job_0"))
+    await journal._entries.record_error("k0", ValueError("an odd status"))
     for key in ("k1", "k3"):
-        await entries_of(journal).mark_unknown(key, ValueError("broke"))
-    await entries_of(journal).mark_created("k3", JobRef("docs", "job_3"))
+        await journal._entries.mark_unknown(key, ValueError("broke"))
+    await journal._entries.mark_created("k3", JobRef("docs", "job_3"))
     for key in ("k0", "k1", "k3"):
         await journal.abandon(key)
     rows = {row.key: row for row in await journal.rows()}
@@ -253,17 +252,17 @@ async def test_abandon(journal: Journal) -> None:
     for key, words in {"k0": "abandoned", "k2": "sending", "k4": "planned", "k5": "no row"}.items():
         with pytest.raises(InvalidInputError, match=words):
             await journal.abandon(key)
-    assert await entries_of(journal).recent_ends(1e9) == (0, 0.0)  # no rate at which jobs end
+    assert await journal._entries.recent_ends(1e9) == (0, 0.0)  # no rate at which jobs end
     assert await journal.retry(where=Where()) == ()
     with pytest.raises(InvalidInputError, match="by its key"):
         await journal.retry(where=Where(states={"abandoned"}))
     assert await journal.retry("k1") == "k1#2"
-    assert not await entries_of(journal).mark_created("k1", JobRef("docs", "late"))
+    assert not await journal._entries.mark_created("k1", JobRef("docs", "late"))
 
 
 async def test_each_change_has_its_time(journal: Journal) -> None:
     """Any change of a row that is shown has its time, also where the row was only seen, or tried again."""
-    entries = entries_of(journal)
+    entries = journal._entries
     changed_at = select(ENTRIES.c.changed_at).where(ENTRIES.c.key == "k0")
     times: list[float] = []
 
@@ -346,7 +345,7 @@ async def test_one_owner_among_processes(file_journal: Journal, path: Path) -> N
     copy_directory(path)
     assert await second(path) == ["locked", "['k0', 'k1']"]
     assert (await refused(path)).reason == "locked"
-    assert await entries_of(file_journal).claim("k0")
+    assert await file_journal._entries.claim("k0")
     await file_journal.aclose()
     assert await second(path) == ["owned", "['k0', 'k1']"]
 
@@ -368,11 +367,11 @@ async def look_by_other_means(path: Path) -> None:
 async def test_a_log_taken_away(file_journal: Journal, path: Path) -> None:
     """Nothing more is claimed once a foreign program took the log away, which it can after a copy of the directory."""
     await file_journal.add(items(2))
-    assert await entries_of(file_journal).claim("k0")
+    assert await file_journal._entries.claim("k0")
     copy_directory(path)
     await look_by_other_means(path)
     with pytest.raises(JournalError, match="wal was moved, removed") as caught:
-        await entries_of(file_journal).claim("k1")
+        await file_journal._entries.claim("k1")
     assert caught.value.reason == "locked"
     await file_journal.aclose()
     assert states(await rows_of(path)) == {"k0": "sending", "k1": "planned"}
@@ -396,7 +395,7 @@ async def test_no_lock_is_lost(file_journal: Journal, path: Path) -> None:
     assert len(await rows_of(path)) == 1
     await look_by_other_means(path)
     assert path.with_name("run.db-wal").stat().st_size
-    assert await entries_of(file_journal).claim("k0")
+    assert await file_journal._entries.claim("k0")
     assert states(await rows_of(path)) == {"k0": "sending"}
 
 
@@ -570,7 +569,7 @@ async def test_full_disk(path: Path) -> None:
         leaving.cancel()
         # What fits goes on, beside what does not.
         claim, big = await asyncio.gather(
-            entries_of(journal).claim("k0"), journal.add([BatchItem("big", "x" * 100_000)]), return_exceptions=True
+            journal._entries.claim("k0"), journal.add([BatchItem("big", "x" * 100_000)]), return_exceptions=True
         )
         assert (type(claim), type(big)) == (str, JournalError)
         await set_pragma(journal, "max_page_count = 100000")
@@ -648,7 +647,7 @@ async def test_a_cancelled_writer(path: Path, monkeypatch: pytest.MonkeyPatch) -
         adding = asyncio.ensure_future(journal.add(items(3)))
         await committing.wait()
         database._changes.writer.cancel()
-        for writing in (adding, entries_of(journal).claim("k0")):
+        for writing in (adding, journal._entries.claim("k0")):
             with pytest.raises(JournalError, match="writer was cancelled"):
                 await writing
     assert states(await rows_of(path)) == {"k0": "planned", "k1": "planned"}
@@ -658,7 +657,7 @@ async def test_a_cancelled_writer(path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 async def test_closed_under_somebody(journal: Journal) -> None:
     """Who still holds the rows of a closed journal gets an error, and opens nothing again."""
-    entries = entries_of(journal)
+    entries = journal._entries
     await journal.aclose()
     for call in (entries.claim("k0"), entries.counts()):
         with pytest.raises(JournalError, match="closed meanwhile"):
@@ -713,7 +712,7 @@ async def test_illegible_cells(path: Path) -> None:
         apply_fault(path, f"UPDATE agentjobs_entries SET {cell}")  # noqa: S608 - one of those above
         with pytest.raises(JournalError) as caught:
             async with Journal.open(path) as journal:
-                await entries_of(journal).sent_ages(60, 10)
+                await journal._entries.sent_ages(60, 10)
                 await journal.rows()
         found[cell] = (caught.value.reason, "secret" in str(caught.value), caught.value.__context__)
     assert found == dict.fromkeys(ILLEGIBLE, ("corrupt", False, None))

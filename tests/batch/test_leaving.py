@@ -8,7 +8,6 @@ import pytest
 
 from agentjobs_async import AgentJob, JobRef, JournalError
 from agentjobs_async.batch import BatchWorker, Journal, State, run_batch
-from agentjobs_async.batch.journal import entries_of
 from tests.batch.stage import FOREVER, FakeSession, items
 from tests.batch.wire import Wire, wired
 from tests.until import until
@@ -63,7 +62,7 @@ OUTAGES: list[Callable[[Wire], Awaitable[None]]] = [silent, Wire.tear]
 
 def asking(journal: Journal) -> list[asyncio.Future[object]]:
     """Ask for a lot at once: changes, claims and reads."""
-    entries = entries_of(journal)
+    entries = journal._entries
     asked: list[Awaitable[object]] = [
         *(entries.mark_created(f"k{number}", JobRef("docs", f"job_{number}")) for number in range(20)),
         *(entries.claim(f"k{number}") for number in range(20, 25)),

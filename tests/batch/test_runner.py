@@ -25,7 +25,6 @@ from agentjobs_async import (
 )
 from agentjobs_async.batch import BatchItem, BatchWorker, FleetLimits, Journal, JournalRow, Rate, State, run_batch
 from agentjobs_async.batch._store.entries import Entries
-from agentjobs_async.batch.journal import entries_of
 from tests.batch.stage import (
     FOREVER,
     FakeSession,
@@ -214,7 +213,7 @@ async def test_what_no_try_would_mend(file_journal: Journal) -> None:
 def delay(journal: Journal, move: str, key: str, *, until: str, patch: pytest.MonkeyPatch) -> None:
     """Let a move of `key` wait until another row has made the move `until`."""
     moved = asyncio.Event()
-    first, second = getattr(entries_of(journal), until), getattr(entries_of(journal), move)
+    first, second = getattr(journal._entries, until), getattr(journal._entries, move)
 
     async def told(*arguments: Any, **settings: Any) -> Any:
         done = await first(*arguments, **settings)
@@ -227,8 +226,8 @@ def delay(journal: Journal, move: str, key: str, *, until: str, patch: pytest.Mo
             await asyncio.sleep(0.01)
         return await second(moving, *rest, **settings)
 
-    patch.setattr(entries_of(journal), until, told)
-    patch.setattr(entries_of(journal), move, delayed)
+    patch.setattr(journal._entries, until, told)
+    patch.setattr(journal._entries, move, delayed)
 
 
 @pytest.mark.parametrize("late", ["claim", "429"])
@@ -401,14 +400,14 @@ async def test_leaving_early_leaves_no_task(file_journal: Journal) -> None:
 
 async def test_full_journal_stops_the_planning(file_journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     """An item that can't be planned ends the run with a JournalError, after those before it."""
-    real = entries_of(file_journal).plan
+    real = file_journal._entries.plan
 
     async def full(page: Sequence[BatchItem], source: str, number: int) -> dict[str, JournalRow]:
         if any(item.key == "k2" for item in page):
             raise JournalError("no room", "full")
         return await real(page, source, number)
 
-    monkeypatch.setattr(entries_of(file_journal), "plan", full)
+    monkeypatch.setattr(file_journal._entries, "plan", full)
     session = FakeSession()
     results = await failing(JournalError, session, items(50), file_journal, max_active=1)
     assert [result.item.key for result in results] == ["k0", "k1"]
@@ -417,14 +416,14 @@ async def test_full_journal_stops_the_planning(file_journal: Journal, monkeypatc
 
 async def test_a_row_that_somebody_else_claimed(file_journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     """A row that is not planned any more when its turn comes is left to whoever took it."""
-    real = entries_of(file_journal).claim
+    real = file_journal._entries.claim
 
     async def late(key: str, project_id: str | None) -> Any:
         if key == "k1":
             assert await real(key)
         return await real(key, project_id)
 
-    monkeypatch.setattr(entries_of(file_journal), "claim", late)
+    monkeypatch.setattr(file_journal._entries, "claim", late)
     session = FakeSession()
     results = await run(session, items(3), file_journal, create_rate=Rate(2, per=1000))
     assert outcomes(results) == {"k0": "completed", "k2": "completed"}
@@ -440,7 +439,7 @@ async def test_an_id_whose_row_was_changed(
         del key, ref
         return False
 
-    monkeypatch.setattr(entries_of(file_journal), "mark_created", changed)
+    monkeypatch.setattr(file_journal._entries, "mark_created", changed)
     with pytest.raises(JournalError, match="'k0' is docs/job_0") as caught:
         await run(FakeSession(), items(1), file_journal)
     assert caught.value.reason == "locked"
@@ -541,7 +540,7 @@ async def test_interrupted_items_are_told_once(place: str) -> None:
     async with Journal.open(place) as journal:
         await journal.add(items(3))
         for key in ("k0", "k2"):
-            await entries_of(journal).claim(key)
+            await journal._entries.claim(key)
     session, found = FakeSession(), {"k0": "unknown", "k1": "completed", "k2": "completed"}
     async with Journal.open(place) as journal:
         await journal.resolve("k2", job_id="job_7")
@@ -558,7 +557,7 @@ async def test_resolved_after_it_was_told(path: Path, resolution: dict[str, Any]
     async with Journal.open(path) as journal:
         await journal.add(items(4))
         for key in ("k0", "k1", "k3"):
-            await entries_of(journal).claim(key)
+            await journal._entries.claim(key)
     async with Journal.open(path) as journal:
         for key in ("k0", "k1"):
             await journal.resolve(key, job_id=f"job_{key}")
@@ -599,7 +598,7 @@ async def test_no_key_in_the_journal(file_journal: Journal) -> None:
     await run(session, items(1), file_journal)
     assert "the-key" not in str((await file_journal.rows())[0].error)
     link = "https://code.example/the-key-itself"
-    assert await entries_of(file_journal).mark_ended("k0", AgentJob("job_0", "docs", "completed", pr_link=link))
+    assert await file_journal._entries.mark_ended("k0", AgentJob("job_0", "docs", "completed", pr_link=link))
     assert (await file_journal.rows())[0].pr_link == "https://code.example/***"
 
 
@@ -663,7 +662,7 @@ async def test_all_lost_ids_are_told(
     async def full(key: str, ref: object, *_: object) -> bool:
         raise JournalError(f"no room for {key} {ref}", "full")
 
-    monkeypatch.setattr(entries_of(file_journal), "mark_created", full)
+    monkeypatch.setattr(file_journal._entries, "mark_created", full)
     session = FakeSession()
     session.answers = {f"p{number}": [0.01 * number] for number in range(4)}
     with pytest.raises(JournalError) as caught:
@@ -722,7 +721,7 @@ async def test_no_id_is_dropped_by_cancelling_twice(
         await asyncio.Event().wait()
 
     with monkeypatch.context() as patch:
-        patch.setattr(entries_of(file_journal), "flush", flush)
+        patch.setattr(file_journal._entries, "flush", flush)
         task = asyncio.create_task(run(FakeSession(), items(9), file_journal, max_active=1))
         await asked.wait()
         task.cancel()
@@ -738,14 +737,14 @@ async def test_an_id_is_written_down_after_a_cancellation(
     file_journal: Journal, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A run that is cancelled while a slow journal takes an id gives it that id, and tells of none."""
-    real, asked = entries_of(file_journal).mark_created, asyncio.Event()
+    real, asked = file_journal._entries.mark_created, asyncio.Event()
 
     async def slow(key: str, ref: JobRef, traceparent: str | None) -> bool:
         asked.set()
         await asyncio.sleep(0)
         return await real(key, ref, traceparent)
 
-    monkeypatch.setattr(entries_of(file_journal), "mark_created", slow)
+    monkeypatch.setattr(file_journal._entries, "mark_created", slow)
     task = asyncio.create_task(run(FakeSession(), items(1), file_journal))
     await asked.wait()
     task.cancel()
@@ -763,7 +762,7 @@ async def test_a_journal_that_was_moved(path: Path, name: str) -> None:
         await journal.add(items(1))
         path.with_name(name).rename(path.with_name("moved"))
         with pytest.raises(JournalError) as caught:
-            await entries_of(journal).claim("k0")
+            await journal._entries.claim("k0")
         assert caught.value.reason == "locked"
         with pytest.raises(JournalError):
             await run(session, (), journal)
@@ -797,13 +796,13 @@ async def test_faults_of_a_source(file_journal: Journal) -> None:
 async def test_an_async_source_is_read_in_groups(file_journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     """What an async source has at hand is looked up together, not one by one."""
     await run(FakeSession(), items(400), file_journal)
-    looked_up, real = [], entries_of(file_journal).get_many
+    looked_up, real = [], file_journal._entries.get_many
 
     async def named(keys: Sequence[str]) -> dict[str, JournalRow]:
         looked_up.append(len(keys))
         return await real(keys)
 
-    monkeypatch.setattr(entries_of(file_journal), "get_many", named)
+    monkeypatch.setattr(file_journal._entries, "get_many", named)
 
     async def source() -> AsyncIterator[BatchItem]:
         for item in items(400):
@@ -819,7 +818,7 @@ async def test_counts_after_the_block(journal: Journal) -> None:
     async with run_batch(session.session, items(200), journal=journal, max_active=40):
         await session.creates(20)
     after = await journal.counts()
-    await entries_of(journal).flush()
+    await journal._entries.flush()
     assert await journal.counts() == after
 
 
@@ -868,7 +867,7 @@ async def test_polls_per_second_of_a_run_that_does_not_begin(
 async def test_claim_that_an_earlier_run_left(file_journal: Journal) -> None:
     """A row whose claim an earlier run on the same open journal left without an answer is sent: nothing was."""
     await file_journal.add(items(1))
-    claiming = asyncio.create_task(entries_of(file_journal).claim("k0"))
+    claiming = asyncio.create_task(file_journal._entries.claim("k0"))
     await asyncio.sleep(0)
     claiming.cancel()
     await asyncio.wait([claiming])

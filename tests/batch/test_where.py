@@ -7,7 +7,6 @@ import pytest
 
 from agentjobs_async import AgentJob, AgentJobsError, InvalidInputError, JobRef
 from agentjobs_async.batch import BatchItem, Journal, State, Where
-from agentjobs_async.batch.journal import entries_of
 from tests.batch.stage import FakeSession, items, rejected, run, set_clock
 
 NOW = 1_000_000.0
@@ -15,7 +14,7 @@ NOW = 1_000_000.0
 
 async def filled(journal: Journal) -> Journal:
     """Plan and end some items: one each hour, the last one now."""
-    entries = entries_of(journal)
+    entries = journal._entries
     ends = {"done": "completed", "broken": "failed", "old": "archived"}
     planned = [
         BatchItem("done", "Document the API", "docs"),
@@ -84,7 +83,7 @@ async def test_retry(journal: Journal) -> None:
 
 async def test_many_retries(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     """Any number is planned again page by page, with their contexts, and each sends one more create."""
-    monkeypatch.setattr(entries_of(journal), "page", partial(entries_of(journal).page, size=50))
+    monkeypatch.setattr(journal._entries, "page", partial(journal._entries.page, size=50))
     session = FakeSession()
     todo = [BatchItem(item.key, item.prompt, context={"of": item.key}) for item in items(120)]
     session.answers = {item.prompt: [rejected()] for item in todo}

@@ -10,7 +10,6 @@ from agentjobs_async._polling.pace import PollShare
 from agentjobs_async.batch import BatchResult, BatchWorker, FleetLimits, Journal, Rate
 from agentjobs_async.batch._store.entries import NoRoom
 from agentjobs_async.batch._store.poll_sharing import PollSharing
-from agentjobs_async.batch.journal import entries_of
 from tests.batch.stage import FOREVER, FakeSession, hang, items, refused_key, states
 
 pytestmark = pytest.mark.looptime
@@ -69,14 +68,14 @@ async def test_a_raising_observer(file_journal: Journal, caplog: pytest.LogCaptu
 
 async def test_a_journal_that_fails(file_journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     """A journal that can't be written makes a set fail, and only that: it can be run again."""
-    real, errors = entries_of(file_journal).claim, [JournalError("no room", "full")]
+    real, errors = file_journal._entries.claim, [JournalError("no room", "full")]
 
     async def claim(key: str, project_id: str | None) -> Any:
         if errors:
             raise errors.pop()
         return await real(key, project_id)
 
-    monkeypatch.setattr(entries_of(file_journal), "claim", claim)
+    monkeypatch.setattr(file_journal._entries, "claim", claim)
     await file_journal.add(items(3))
     async with BatchWorker(FakeSession().session, file_journal, max_sending=1) as worker:
         with pytest.raises(JournalError):
@@ -148,11 +147,11 @@ async def test_a_claim_that_is_cut_off(laid_out: str, monkeypatch: pytest.Monkey
         asked = asyncio.Event()
 
         async def silent(key: str, project_id: str | None) -> Any:
-            assert isinstance(await entries_of(two).claim(key, project_id), str)
+            assert isinstance(await two._entries.claim(key, project_id), str)
             asked.set()
             await asyncio.Event().wait()
 
-        monkeypatch.setattr(entries_of(one), "claim", silent)
+        monkeypatch.setattr(one._entries, "claim", silent)
         async with BatchWorker(FakeSession().session, one) as worker:
             running = asyncio.ensure_future(worker.run(["k0"]))
             await asked.wait()
@@ -174,14 +173,14 @@ async def test_limits_of_a_file(file_journal: Journal, duration: float, gap: int
 
 async def test_raised_limits_are_noticed(file_journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker for which there is no room for an hour asks again within five seconds: limits may have been raised."""
-    loop, real = asyncio.get_running_loop(), entries_of(file_journal).claim
+    loop, real = asyncio.get_running_loop(), file_journal._entries.claim
     asked: list[float] = []
 
     async def claim(key: str, project_id: str | None) -> Any:
         asked.append(loop.time())
         return NoRoom(3600.0) if len(asked) < 3 else await real(key, project_id)
 
-    monkeypatch.setattr(entries_of(file_journal), "claim", claim)
+    monkeypatch.setattr(file_journal._entries, "claim", claim)
     await file_journal.add(items(1))
     async with BatchWorker(FakeSession().session, file_journal) as worker:
         assert await worker.run(["k0"]) == ()

@@ -12,7 +12,6 @@ from agentjobs_async.__main__ import main
 from agentjobs_async.batch import BatchItem, Journal
 from agentjobs_async.batch._store.entries import Entries
 from agentjobs_async.batch._store.file_lock import FileLock
-from agentjobs_async.batch.journal import entries_of
 from tests.cli.checks import Captured
 from tests.cli.stage import Child, EmulatorThread, lasting_emulator, without_power
 
@@ -341,8 +340,8 @@ def test_many_unknown(service: EmulatorThread, db: str, capsys: Captured) -> Non
     async def begin() -> None:
         async with Journal.open(db) as journal:
             for number in range(25):
-                await entries_of(journal).claim(f"-{number}")
-                await entries_of(journal).mark_unknown(f"-{number}", OSError("broke"))
+                await journal._entries.claim(f"-{number}")
+                await journal._entries.mark_unknown(f"-{number}", OSError("broke"))
 
     asyncio.run(begin())
     with Child("resume", db, "--max-active", "2", env=service.environment) as child:

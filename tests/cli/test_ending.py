@@ -12,7 +12,6 @@ from agentjobs_async import JournalError
 from agentjobs_async.__main__ import main
 from agentjobs_async.batch import Journal
 from agentjobs_async.batch._store.entries import Entries
-from agentjobs_async.batch.journal import opened_of
 from tests.cli.checks import Captured
 from tests.cli.stage import Child, EmulatorThread, lasting_emulator
 
@@ -133,13 +132,13 @@ def test_in_place(path: Path) -> None:
 
     async def places() -> list[bool]:
         async with Journal.open(path) as journal:
-            found = [opened_of(journal).is_in_place]
+            found = [journal._opened.is_in_place]
             remove(Path(f"{path}.lock"))
-            found.append(opened_of(journal).is_in_place)
+            found.append(journal._opened.is_in_place)
             await asyncio.to_thread(path.rename, f"{path}.old")
-            found.append(opened_of(journal).is_in_place)
+            found.append(journal._opened.is_in_place)
             with closing(sqlite3.connect(path)):
-                found.append(opened_of(journal).is_in_place)
+                found.append(journal._opened.is_in_place)
         return found
 
     assert asyncio.run(places()) == [True, True, False, False]

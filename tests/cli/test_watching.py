@@ -6,7 +6,6 @@ import pytest
 from agentjobs_async.__main__ import main
 from agentjobs_async.batch import BatchItem, Journal
 from agentjobs_async.batch._store.file_lock import FileLock
-from agentjobs_async.batch.journal import entries_of
 from tests.cli.checks import Captured
 from tests.cli.stage import Child, EmulatorThread
 
@@ -48,8 +47,8 @@ def test_a_file_that_was_left(tmp_path: Path) -> None:
     async def plan() -> None:
         async with Journal.open(journal) as opened:
             await opened.add([BatchItem("1", "p", "docs"), BatchItem("2", "p", "docs")])
-            assert isinstance(await entries_of(opened).claim("2", "docs"), str)
-            assert await entries_of(opened).mark_unknown("2", OSError("no answer"))
+            assert isinstance(await opened._entries.claim("2", "docs"), str)
+            assert await opened._entries.mark_unknown("2", OSError("no answer"))
             await opened.abandon("2")
 
     asyncio.run(plan())

@@ -8,7 +8,6 @@ import pytest
 
 from agentjobs_async import AgentJobsSession
 from agentjobs_async.batch import Journal
-from agentjobs_async.batch.journal import entries_of
 from agentjobs_async.durable import DurableJobs
 from agentjobs_async.testing import Emulator
 from tests.batch.silence import NEVER, server_is_up
@@ -115,7 +114,7 @@ async def test_replica_that_dies(emulator: Emulator, session: AgentJobsSession, 
     with server_is_up():
         async with Journal.open(laid_out, owner_timeout=NEVER) as journal:
             async with DurableJobs(session, journal, on_end=listener.on_end):
-                mine = entries_of(journal).owner
+                mine = journal._entries.owner
                 execute(laid_out, f"UPDATE agentjobs_owners SET seen_at = 0 WHERE owner <> '{mine}'")  # noqa: S608 - our own name
                 await listener.ends(1)
     assert listener.called == [("k", "completed")]

@@ -11,7 +11,6 @@ from agentjobs_async import AgentJobsSession, JournalError, SessionClosedError
 from agentjobs_async.batch import Journal
 from agentjobs_async.batch._store import shared
 from agentjobs_async.batch._store.heartbeat import Heartbeat
-from agentjobs_async.batch.journal import entries_of
 from agentjobs_async.durable import DurableJobs
 from agentjobs_async.testing import Emulator
 from tests.batch.silence import NEVER, heartbeat_of
@@ -39,7 +38,7 @@ async def taken_for_dead(journal: Journal, by: Journal) -> AsyncIterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(heartbeat, Heartbeat._beat.__name__, fail)
-        _ = await heartbeat._database.write(shared.delete_owner(entries_of(journal).owner))
+        _ = await heartbeat._database.write(shared.delete_owner(journal._entries.owner))
         await heartbeat_of(by)._sweep()
         yield
         patch.setattr(Heartbeat, "is_sure", False)

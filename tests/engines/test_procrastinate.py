@@ -13,7 +13,6 @@ from procrastinate.schema import SchemaManager
 from agentjobs_async import AuthError, InvalidInputError, JobRef, JournalError, PollPolicy, WaitTimeoutError
 from agentjobs_async.batch import BatchItem, BatchResult, BatchWorker, FleetLimits, Journal, State, Where, move_journal
 from agentjobs_async.batch._store.opened import Opened
-from agentjobs_async.batch.journal import entries_of
 from agentjobs_async.engines.procrastinate import defer, run_worker, submit, work_off
 from agentjobs_async.testing import Emulator, JobScript
 from tests.batch.silence import be_silent
@@ -364,7 +363,7 @@ async def test_items_that_no_chunk_carries(journal: Journal, database: str, late
     session = FakeSession()
     await submit(items(2), journal=journal)
     other = await Journal.open(database, owner_timeout=NEVER).__aenter__()
-    claim = await entries_of(other).claim("k0")
+    claim = await other._entries.claim("k0")
     assert isinstance(claim, str)
     await be_silent(other, database)
     stop = asyncio.Event()
@@ -372,9 +371,9 @@ async def test_items_that_no_chunk_carries(journal: Journal, database: str, late
     await until(lambda: _none(database))
     assert states(await journal.rows()) == {"k0": "unknown", "k1": "completed"}
     if late == "created":
-        await entries_of(other).mark_created("k0", JobRef("docs", "job_of_another"))
+        await other._entries.mark_created("k0", JobRef("docs", "job_of_another"))
     else:
-        await entries_of(other).release_claim("k0", None, claim=claim)
+        await other._entries.release_claim("k0", None, claim=claim)
     await other.aclose()
     await until(lambda: ended(journal))
     assert states(await journal.rows()) == {"k0": "completed", "k1": "completed"}
@@ -387,17 +386,17 @@ async def test_items_that_somebody_waits_for(journal: Journal, database: str, mo
     """Items of dead owners that a chunk carries are not handed out once more."""
     await submit(items(2), journal=journal)
     async with Journal.open(database, owner_timeout=NEVER) as other:
-        await entries_of(other).claim("k0")
-        await entries_of(other).mark_created("k0", JobRef("docs", "job_1"))
+        await other._entries.claim("k0")
+        await other._entries.mark_created("k0", JobRef("docs", "job_1"))
         execute(database, "UPDATE procrastinate_jobs SET scheduled_at = now() + interval '1 hour'")
-    assert [key for _, key in await entries_of(journal).unfollowed(1.0, 0, 10)] == ["k0"]
-    real, sweeps = entries_of(journal).unfollowed, []
+    assert [key for _, key in await journal._entries.unfollowed(1.0, 0, 10)] == ["k0"]
+    real, sweeps = journal._entries.unfollowed, []
 
     async def unfollowed(*arguments: Any) -> Any:
         sweeps.append(await real(*arguments))
         return sweeps[-1]
 
-    monkeypatch.setattr(entries_of(journal), "unfollowed", unfollowed)
+    monkeypatch.setattr(journal._entries, "unfollowed", unfollowed)
     stop = asyncio.Event()
     working = asyncio.ensure_future(run_worker(FakeSession().session, journal, stop=stop, **SOON))
     await until(lambda: len(sweeps) > 2)
@@ -432,8 +431,8 @@ async def test_a_journal_that_moves_to_a_worker(journal: Journal, database: str,
     session = FakeSession()
     async with Journal.open(path) as file:
         await file.add(items(2))
-        await entries_of(file).claim("k1", "docs")
-        await entries_of(file).mark_created("k1", JobRef("docs", "job_1"))
+        await file._entries.claim("k1", "docs")
+        await file._entries.mark_created("k1", JobRef("docs", "job_1"))
     stop = asyncio.Event()
     working = asyncio.ensure_future(run_worker(session.session, journal, stop=stop, **SOON))
     await move_journal(path, database)

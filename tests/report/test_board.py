@@ -19,7 +19,6 @@ from sqlalchemy.engine import Engine
 
 from agentjobs_async import InvalidInputError, JobRef
 from agentjobs_async.batch import BatchItem, Journal, State, move_journal
-from agentjobs_async.batch.journal import entries_of
 from agentjobs_async.report import board
 from agentjobs_async.report.live.feed import ChangeFeed
 from agentjobs_async.report.serving import running
@@ -243,11 +242,11 @@ async def test_stale_rows(run: Path) -> None:
     """An action on a row that was tried again since leaves the newer try alone, as does one on another journal."""
     async with Journal.open(run) as journal:
         again = await journal.retry(f"page-{FAILED}")
-        assert isinstance(await entries_of(journal).claim(again), str)
-        assert await entries_of(journal).mark_created(again, JobRef("docs", "job_live"))
+        assert isinstance(await journal._entries.claim(again), str)
+        assert await journal._entries.mark_created(again, JobRef("docs", "job_live"))
         (stale,) = await journal.unknown()
         await journal.resolve(stale.key, job_id="job_found")
-        assert not await entries_of(journal).abandon(stale)
+        assert not await journal._entries.abandon(stale)
     before = await rows_of(run)
     async with served(run, allow_actions=True) as page:
         for state in ("failed", "active"):
@@ -436,8 +435,8 @@ async def test_workers(database: str) -> None:
             assert status["workers"][0]["name"].endswith(f":{os.getpid()}")
             await worker.add([BatchItem("late", "Document it", "docs")])
             assert (await stream.block())["key"]["text"] == ["late"]
-            assert isinstance(await entries_of(worker).claim("late", "docs"), str)
-            assert await entries_of(worker).mark_unknown("late", OSError("no answer"))
+            assert isinstance(await worker._entries.claim("late", "docs"), str)
+            assert await worker._entries.mark_unknown("late", OSError("no answer"))
             assert (await page.act("send_again", 2, state="unknown"))[1]["done"] == 1
 
 
@@ -448,7 +447,7 @@ async def test_journal_that_is_moved_to_the_page(database: str, first: Path) -> 
             await move_journal(first, database)
             assert (await anext(stream))["event"] == "stale"
         head, block, _ = await page.lines()
-        assert (head["identity"], block["key"]["text"]) == (await entries_of(journal).identity(), ["first"])
+        assert (head["identity"], block["key"]["text"]) == (await journal._entries.identity(), ["first"])
         assert (await page.act("retry", 1, state="planned"))[0] == 200
 
 

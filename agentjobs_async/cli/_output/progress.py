@@ -10,7 +10,6 @@ from typing import Final, Protocol
 from agentjobs_async import AgentJobsError, CreateOutcomeUnknownError, Hook, JournalError, NotSentError
 from agentjobs_async.batch import ActiveItem, BatchResult, BatchStats, FleetLimits, Journal, Outcome, State
 from agentjobs_async.batch._item_tasks import SLOTS_KEPT
-from agentjobs_async.batch.journal import entries_of
 from agentjobs_async.cli._output.hints import show_unknown
 from agentjobs_async.cli._output.live import PollCounts, View, in_one_line, live_lines
 from agentjobs_async.cli._output.moments import clock
@@ -105,7 +104,7 @@ class RunDisplay:
         self._last_line_at = time.monotonic()
         row = None
         with suppress(JournalError):  # the result is shown without what the journal knows of it
-            row = (await entries_of(journal).get_many([result.item.key])).get(result.item.key)
+            row = (await journal._entries.get_many([result.item.key])).get(result.item.key)
             if self._changes is not None:
                 await self._changes.flush(run, journal)
         if row is not None:
@@ -145,7 +144,7 @@ class RunDisplay:
         self._limits = await journal.limits()
         rate = self._limits.create_rate
         if rate is not None and rate.scope == "project":
-            self._queue = max((await entries_of(journal).planned_counts()).values(), default=0)
+            self._queue = max((await journal._entries.planned_counts()).values(), default=0)
         else:
             self._queue = self._counts[State.PLANNED]
 

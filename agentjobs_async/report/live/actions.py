@@ -13,7 +13,6 @@ from agentjobs_async import InvalidInputError, JobRef, JournalError
 from agentjobs_async._text import one_line
 from agentjobs_async.batch import Journal, JournalRow, State
 from agentjobs_async.batch._retries import retry_found
-from agentjobs_async.batch.journal import entries_of, writable
 from agentjobs_async.batch.states import RETRIED_BY_KEY
 
 __all__ = ["Action", "ActionResult", "act"]
@@ -116,13 +115,13 @@ async def act(journal: Journal, action: Action, who: str) -> ActionResult:
     """
     outcome = ActionResult()
     async with AsyncExitStack() as stack:
-        opened = journal if not journal.read_only else await stack.enter_async_context(writable(journal))
-        if await entries_of(opened).identity() != action.journal:
+        opened = journal if not journal.read_only else await stack.enter_async_context(journal._writable())
+        if await opened._entries.identity() != action.journal:
             raise JournalError(f"{opened.name} is not the journal that the page shows: load the page anew", "moved")
         try:
             for start in range(0, len(action.states), _AT_ONCE):
                 numbers = list(islice(action.states, start, start + _AT_ONCE))
-                rows = {row.number: row for row in await entries_of(opened).numbered(numbers)}
+                rows = {row.number: row for row in await opened._entries.numbered(numbers)}
                 reasons = {number: _refusal(rows.get(number), number, action) for number in numbers}
                 for reason in filter(None, reasons.values()):
                     outcome.refuse(reason)
@@ -150,7 +149,7 @@ def _refusal(row: JournalRow | None, number: int, action: Action) -> str | None:
 
 async def _change(journal: Journal, rows: Sequence[JournalRow], action: Action) -> int:
     """Change rows, and return how many: one that another owner has changed since it was read is left as it is."""
-    entries = entries_of(journal)
+    entries = journal._entries
     if action.name == "retry":
         return len(await retry_found(entries, rows))
     if action.job is not None:

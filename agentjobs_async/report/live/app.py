@@ -15,7 +15,6 @@ from attrs import asdict, define, field
 
 from agentjobs_async import InvalidInputError, JournalError
 from agentjobs_async.batch import Journal, JournalRow
-from agentjobs_async.batch.journal import entries_of
 from agentjobs_async.report.figures import Tally
 from agentjobs_async.report.html import PLAIN_ROWS, PLAIN_STATES, SCRIPTS, page_parts, rendered
 from agentjobs_async.report.live.access import Access
@@ -75,7 +74,7 @@ class _Board:
     async def running(self, app: web.Application) -> AsyncIterator[None]:
         """Follow the journal while the application runs."""
         del app
-        entries_of(self.journal)  # it has to be open
+        _ = self.journal._entries  # it has to be open
         following = asyncio.get_running_loop().create_task(self._feed.run())
         try:
             yield
@@ -103,7 +102,7 @@ class _Board:
             # For who has no scripts. The counts are quick to read; all other figures need all rows.
             figures.counts.update(await self.journal.counts())
             for state in PLAIN_STATES:
-                rows += await entries_of(self.journal).page(0, state=state, newest=True, size=PLAIN_ROWS - len(rows))
+                rows += await self.journal._entries.page(0, state=state, newest=True, size=PLAIN_ROWS - len(rows))
         text = "".join(rendered(source, page, figures, rows, is_named=is_open))
         headers = {hdrs.CONTENT_SECURITY_POLICY: f"{page.policy}; frame-ancestors 'none'"}
         return web.Response(text=text, content_type="text/html", headers=headers)

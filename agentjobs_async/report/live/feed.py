@@ -12,7 +12,6 @@ from agentjobs_async import JournalError
 from agentjobs_async.batch import Journal, JournalRow
 from agentjobs_async.batch._store.moves import TO, moved_error, moves, moves_of
 from agentjobs_async.batch._workers import workers_of
-from agentjobs_async.batch.journal import entries_of, opened_of
 from agentjobs_async.report.columns import BLOCK_ROWS, block_line, head_line, row_blocks
 from agentjobs_async.report.live.document import Document
 from agentjobs_async.report.live.known import KnownRows
@@ -152,7 +151,7 @@ class ChangeFeed:
 
     async def _check_identity(self) -> None:
         """Begin anew, and let all pages do so, where the database has another journal by now: one was moved there."""
-        identity = await entries_of(self._journal).identity() if self._journal.is_shared else None
+        identity = await self._journal._entries.identity() if self._journal.is_shared else None
         if self._identity not in (None, identity):
             self._document, self._known = None, KnownRows()
             self.log.forget(self.log.end + 1)
@@ -165,7 +164,7 @@ class ChangeFeed:
         return is_long or (self._has_unseen and rested)
 
     async def _log_changes(self) -> bool:
-        entries = entries_of(self._journal)
+        entries = self._journal._entries
         stamp = await entries.stamp()
         if self._is_settled and stamp.value == self._stamp:
             return False
@@ -188,7 +187,7 @@ class ChangeFeed:
     async def _load(self) -> None:
         """Read all rows, log what has changed, and make a new document."""
         started = time.monotonic()
-        stamp = await entries_of(self._journal).stamp()
+        stamp = await self._journal._entries.stamp()
         document = Document(self.log.end)
         self._growing = document if self._document is None else None
         try:
@@ -205,9 +204,7 @@ class ChangeFeed:
 
     async def _fill(self, document: Document) -> None:
         numbers = set[int]()
-        document.add_line(
-            head_line(await Source.of(self._journal), identity=await entries_of(self._journal).identity())
-        )
+        document.add_line(head_line(await Source.of(self._journal), identity=await self._journal._entries.identity()))
         async for rows in row_blocks(self._journal):
             changed, removed = self._known.take(rows)
             numbers.update(row.number for row in rows)
@@ -232,7 +229,7 @@ class ChangeFeed:
             self._tell(left=await self._time_left.words())
 
     async def _look_beside(self) -> None:
-        pauses = await entries_of(self._journal).pauses()
+        pauses = await self._journal._entries.pauses()
         self._moved = await _moved_words(self._journal)
         self._tell(workers=await _shown_workers(self._journal), pauses=pauses)
 
@@ -252,7 +249,7 @@ def _file_at(journal: Journal) -> tuple[int, int] | None:
 
 async def _moved_words(journal: Journal) -> str | None:
     """Return the words about a journal that `move_journal` has moved; `None` if it has not."""
-    database = opened_of(journal).database
+    database = journal._opened.database
     assert database is not None  # noqa: S101 - the journal is open
     move = moves_of(await database.read(moves())).get(TO)
     return None if move is None else str(moved_error(journal.name, move))

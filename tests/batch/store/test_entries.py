@@ -10,7 +10,6 @@ from agentjobs_async import AgentJob, AgentJobsError, InvalidInputError
 from agentjobs_async.batch import BatchItem, BatchResult, Journal, JournalRow, State
 from agentjobs_async.batch._source import PlannedRows, earlier
 from agentjobs_async.batch._store import statements
-from agentjobs_async.batch.journal import entries_of
 from agentjobs_async.batch.states import MOVES
 from tests.batch.stage import FakeSession, items, run, set_clock, state_of
 from tests.polled import REF
@@ -30,7 +29,7 @@ PATHS: dict[State, list[State]] = {
 
 async def move(journal: Journal, key: str, target: State) -> bool:
     """Ask for a move in the way a runner does."""
-    entries = entries_of(journal)
+    entries = journal._entries
     if target is State.SENDING:
         return isinstance(await entries.claim(key), str)
     if target in {State.COMPLETED, State.FAILED, State.ARCHIVED}:
@@ -54,12 +53,12 @@ async def test_every_pair_of_states(journal: Journal) -> None:
     async def is_as_stated(origin: State, target: State) -> bool:
         key = f"{origin}-{target}"
         made = [await move(journal, key, step) for step in PATHS[origin]]
-        before = (await entries_of(journal).get_many([key]))[key]
+        before = (await journal._entries.get_many([key]))[key]
         # What is unknown is planned again by `resolve` only.
         settled = origin is State.UNKNOWN and target is State.PLANNED
         allowed = target in MOVES[origin] and not settled
         made.append(await move(journal, key, target) is allowed)
-        after = (await entries_of(journal).get_many([key]))[key]
+        after = (await journal._entries.get_many([key]))[key]
         return all(made) and after.state is (target if allowed else origin) and (allowed or after == before)
 
     found = await asyncio.gather(*(is_as_stated(origin, target) for origin, target in pairs))
@@ -78,7 +77,7 @@ async def test_notes_stay_with_created_rows(journal: Journal) -> None:
     await move(journal, "k0", State.SENDING)
     await move(journal, "k0", State.ACTIVE)
     for key in ("k0", "k1"):
-        await entries_of(journal).record_error(key, ValueError("\ud800" * 5000))
+        await journal._entries.record_error(key, ValueError("\ud800" * 5000))
     errors = {row.key: row.error async for row in journal.rows()}
     assert errors["k1"] is None
     assert str(errors["k0"]).startswith("ValueError: \\ud800")
@@ -92,8 +91,8 @@ async def test_ages(journal: Journal) -> None:
         set_clock(journal, at)
         await move(journal, key, State.SENDING)
     set_clock(journal, now)
-    assert await entries_of(journal).sent_ages(60, 10) == [(None, 0), (None, 10)]
-    assert await entries_of(journal).sent_ages(1000, 2) == [(None, 0), (None, 10)]
+    assert await journal._entries.sent_ages(60, 10) == [(None, 0), (None, 10)]
+    assert await journal._entries.sent_ages(1000, 2) == [(None, 0), (None, 10)]
 
 
 async def test_ages_by_project(journal: Journal) -> None:
@@ -102,22 +101,22 @@ async def test_ages_by_project(journal: Journal) -> None:
     now = 5_000_000.0
     for number in range(6):
         set_clock(journal, now - 10 * number)
-        await entries_of(journal).claim(f"k{number}", f"p{number % 2}")
+        await journal._entries.claim(f"k{number}", f"p{number % 2}")
     set_clock(journal, now)
-    assert await entries_of(journal).sent_ages(1000, 2) == [("p0", 0), ("p1", 10), ("p0", 20), ("p1", 30)]
+    assert await journal._entries.sent_ages(1000, 2) == [("p0", 0), ("p1", 10), ("p0", 20), ("p1", 30)]
 
 
 async def test_planned_counts(journal: Journal) -> None:
     """Planned rows are counted for each project; rows in any other state are not."""
     await journal.add([BatchItem(f"a{number}", "x", "docs") for number in range(3)])
     await journal.add([BatchItem("b", "x", "api"), *items(2)])
-    await entries_of(journal).claim("a0", "docs")
-    assert await entries_of(journal).planned_counts() == {"docs": 2, "api": 1, None: 2}
+    await journal._entries.claim("a0", "docs")
+    assert await journal._entries.planned_counts() == {"docs": 2, "api": 1, None: 2}
 
 
 async def test_planned_rows_that_get_a_project(journal: Journal) -> None:
     """A row that names no project is read once, though a claim makes it name the session's."""
-    entries, found = entries_of(journal), []
+    entries, found = journal._entries, []
     await journal.add([BatchItem("1", "x"), BatchItem("2", "y")])
     assert await entries.claim("1", "docs")
     assert await entries.release_claim("1", WHY)
@@ -138,7 +137,7 @@ async def test_resolved_before_it_is_told(journal: Journal) -> None:
         await move(journal, key, State.SENDING)
         await move(journal, key, State.UNKNOWN)
     told: set[int] = set()
-    found = earlier(entries_of(journal), ("k0", "k1"), 2, told)
+    found = earlier(journal._entries, ("k0", "k1"), 2, told)
     first = await anext(found)
     await journal.resolve("k1", job_id="job_1")
     rest = [one async for one in found]
@@ -158,14 +157,14 @@ async def test_what_was_sent_again(journal: Journal) -> None:
         await move(journal, key, State.UNKNOWN)
         set_clock(journal, now)
         await journal.resolve(key, send_again=True)
-    assert await entries_of(journal).sent_ages(1e9, 10) == [(None, 10)]
+    assert await journal._entries.sent_ages(1e9, 10) == [(None, 10)]
     await move(journal, "k1", State.SENDING)
-    assert await entries_of(journal).sent_ages(1e9, 10) == [(None, 0), (None, 10)]
+    assert await journal._entries.sent_ages(1e9, 10) == [(None, 0), (None, 10)]
 
 
 def write_twice(monkeypatch: pytest.MonkeyPatch, journal: Journal) -> None:
     """Carry out twice what is written, as where the connection breaks between a commit and its answer."""
-    database = entries_of(journal)._database
+    database = journal._entries._database
     committed = database._committed
 
     async def twice(*arguments: Any) -> Any:
@@ -189,7 +188,7 @@ async def test_resolving_whose_answer_is_lost(journal: Journal, monkeypatch: pyt
         await journal.resolve("k1", job_id="job_1")
         await journal.abandon("k2")
     assert [await state_of(journal, f"k{n}") for n in range(3)] == [State.PLANNED, State.ACTIVE, State.ABANDONED]
-    assert await entries_of(journal).sent_ages(60, 10) == 3 * [(None, 0)]
+    assert await journal._entries.sent_ages(60, 10) == 3 * [(None, 0)]
     await move(journal, "k1", State.COMPLETED)
     with pytest.raises(InvalidInputError, match="k1 is completed"):
         await journal.resolve("k1", job_id="job_1")
@@ -217,7 +216,7 @@ async def test_owners_that_resolve_at_once(laid_out: str) -> None:
             resolving = (owner.resolve(key, send_again=True) for owner in owners)
             done = await asyncio.gather(*resolving, return_exceptions=True)
             assert sorted(map(type, done), key=str) == [NoneType, InvalidInputError, InvalidInputError]
-        assert len(await entries_of(owners[0]).sent_ages(60, 100)) == 10
+        assert len(await owners[0]._entries.sent_ages(60, 100)) == 10
 
 
 async def test_ages_of_unknown_rows(journal: Journal) -> None:
@@ -233,13 +232,13 @@ async def test_ages_of_unknown_rows(journal: Journal) -> None:
     await move(journal, "other", State.SENDING)
     await move(journal, "other", State.UNKNOWN)
     set_clock(journal, now)
-    assert await entries_of(journal).unknown_ages(600, 10) == [(None, 10), (None, 20), ("web", 30)]
-    assert await entries_of(journal).unknown_ages(600, 1) == [(None, 10), ("web", 30)]
+    assert await journal._entries.unknown_ages(600, 10) == [(None, 10), (None, 20), ("web", 30)]
+    assert await journal._entries.unknown_ages(600, 1) == [(None, 10), ("web", 30)]
 
 
 async def test_pauses(journal: Journal) -> None:
     """A pause is that of its project and outlives none longer; one that a wrong clock recorded is left out."""
-    entries, now = entries_of(journal), 5_000_000.0
+    entries, now = journal._entries, 5_000_000.0
     set_clock(journal, now + 86_400)
     await entries.pause(60, "web")
     await entries.pause(60, "ahead")
@@ -263,28 +262,28 @@ class LostAnswersError(Exception):
 
 def lose_answers(monkeypatch: pytest.MonkeyPatch, journal: Journal) -> None:
     """Carry out what is written, and lose the answers."""
-    write = entries_of(journal)._database.write
+    write = journal._entries._database.write
 
     async def lost(*arguments: Any, **settings: Any) -> None:
         await write(*arguments, **settings)
         raise LostAnswersError
 
-    monkeypatch.setattr(entries_of(journal)._database, "write", lost)
+    monkeypatch.setattr(journal._entries._database, "write", lost)
 
 
 async def test_a_claim_whose_answer_is_lost(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     """A claim whose answer was lost is taken back by its owner, even when its row became unknown meanwhile."""
     await journal.add(items(3))
     for key in ("k0", "k1"):
-        await entries_of(journal).mark_sending_unknown()
+        await journal._entries.mark_sending_unknown()
         with monkeypatch.context() as patch:
             lose_answers(patch, journal)
             with pytest.raises(LostAnswersError):
-                await entries_of(journal).claim(key)
+                await journal._entries.claim(key)
     assert [await state_of(journal, key) for key in ("k0", "k1")] == [State.UNKNOWN, State.SENDING]
     await move(journal, "k2", State.SENDING)
-    assert {*await entries_of(journal).take_back()} == {"k0", "k1"}
-    assert await entries_of(journal).take_back() == ()
+    assert {*await journal._entries.take_back()} == {"k0", "k1"}
+    assert await journal._entries.take_back() == ()
     found = [await state_of(journal, key) for key in ("k0", "k1", "k2")]
     assert found == [State.PLANNED, State.PLANNED, State.SENDING]
 
@@ -292,18 +291,18 @@ async def test_a_claim_whose_answer_is_lost(journal: Journal, monkeypatch: pytes
 async def test_a_claim_that_is_cut_off(journal: Journal) -> None:
     """A claim that was cancelled in flight leaves no row behind that is sending, whether it was carried out or not."""
     await journal.add(items(20))
-    claims = [asyncio.ensure_future(entries_of(journal).claim(f"k{number}")) for number in range(20)]
+    claims = [asyncio.ensure_future(journal._entries.claim(f"k{number}")) for number in range(20)]
     await asyncio.sleep(0)
     for claim in claims:
         claim.cancel()
     await asyncio.wait(claims)
-    await entries_of(journal).flush()
+    await journal._entries.flush()
     assert (await journal.counts())[State.PLANNED] == 20
 
 
 async def test_a_claim_that_its_sender_left(journal: Journal) -> None:
     """A row whose sender has gone becomes unknown, unless an outcome was recorded, or another claim holds."""
-    entries = entries_of(journal)
+    entries = journal._entries
     await journal.add(items(3))
     left, recorded, _ = [str(await entries.claim(key)) for key in ("k0", "k1", "k2")]
     assert await entries.mark_rejected("k1", WHY)
@@ -321,14 +320,14 @@ async def test_doubt_ends(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> 
         raise LostAnswersError
 
     with monkeypatch.context() as patch:
-        patch.setattr(entries_of(journal)._database, "write", broken)
+        patch.setattr(journal._entries._database, "write", broken)
         with pytest.raises(LostAnswersError):
-            await entries_of(journal).claim("k0")
-    assert await entries_of(journal).take_back() == ()
-    assert entries_of(journal)._unanswered
+            await journal._entries.claim("k0")
+    assert await journal._entries.take_back() == ()
+    assert journal._entries._unanswered
     monkeypatch.setattr("agentjobs_async.batch._store.entries._DOUBT_SECONDS", -1.0)
-    assert await entries_of(journal).take_back() == ()
-    assert not entries_of(journal)._unanswered
+    assert await journal._entries.take_back() == ()
+    assert not journal._entries._unanswered
 
 
 async def test_rows_of_another_owner(laid_out: str) -> None:

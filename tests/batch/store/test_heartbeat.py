@@ -14,7 +14,6 @@ from agentjobs_async import InvalidInputError, JobRef, JournalError
 from agentjobs_async.batch import BatchWorker, FleetLimits, Journal, State
 from agentjobs_async.batch._store import heartbeat as beating
 from agentjobs_async.batch._store.entries import Entries, NoRoom
-from agentjobs_async.batch.journal import entries_of, opened_of
 from tests.batch.silence import LONG_AGO, NEVER, be_silent, heartbeat_of, record_silence, server_is_up, stop_beating
 from tests.batch.stage import FakeSession, connected, items, state_of
 from tests.batch.wire import wired
@@ -35,7 +34,7 @@ async def owner(database: str, beats: float = NEVER / BEAT_SECONDS) -> AsyncIter
 
 
 async def claimed(journal: Journal, key: str) -> str:
-    claim = await entries_of(journal).claim(key)
+    claim = await journal._entries.claim(key)
     assert isinstance(claim, str)
     return claim
 
@@ -45,7 +44,7 @@ async def test_many_owners(laid_out: str) -> None:
     async with owner(laid_out, beats=1) as one, owner(laid_out, beats=1) as two:
         await one.add(items(40))
         claims = await asyncio.gather(
-            *(entries_of(journal).claim(f"k{number}") for number in range(40) for journal in (one, two))
+            *(journal._entries.claim(f"k{number}") for number in range(40) for journal in (one, two))
         )
         assert sum(isinstance(claim, str) for claim in claims) == 40
         for journal in (one, two):  # a long time later
@@ -75,7 +74,7 @@ async def _is(journal: Journal, key: str, state: State) -> bool:
 
 
 async def _told(journal: Journal) -> bool:
-    return opened_of(journal).take_unknown() == ("k0",)
+    return journal._opened.take_unknown() == ("k0",)
 
 
 async def test_late_answers(laid_out: str) -> None:
@@ -85,9 +84,9 @@ async def test_late_answers(laid_out: str) -> None:
         claims = {key: await claimed(stalled, key) for key in ("k0", "k1", "k2", "k3")}
         await be_silent(stalled, laid_out)
         await until(lambda: _is(living, "k3", State.UNKNOWN))
-        assert await entries_of(stalled).mark_created("k0", JobRef("docs", "job_1"))
-        assert await entries_of(stalled).mark_rejected("k1", WHY, claim=claims["k1"])
-        assert await entries_of(stalled).release_claim("k2", WHY, claim=claims["k2"])
+        assert await stalled._entries.mark_created("k0", JobRef("docs", "job_1"))
+        assert await stalled._entries.mark_rejected("k1", WHY, claim=claims["k1"])
+        assert await stalled._entries.release_claim("k2", WHY, claim=claims["k2"])
         assert {row.key: str(row.state) async for row in living.rows()} == {
             "k0": "active",
             "k1": "rejected",
@@ -105,9 +104,9 @@ async def test_what_somebody_else_has_claimed_since(laid_out: str) -> None:
         await until(lambda: _is(living, "k0", State.UNKNOWN))
         await living.resolve("k0", send_again=True)
         await claimed(living, "k0")
-        assert not await entries_of(stalled).release_claim("k0", WHY, claim=old)
-        assert not await entries_of(stalled).mark_rejected("k0", WHY, claim=old)
-        assert not await entries_of(stalled).mark_unknown("k0", WHY, claim=old)
+        assert not await stalled._entries.release_claim("k0", WHY, claim=old)
+        assert not await stalled._entries.mark_rejected("k0", WHY, claim=old)
+        assert not await stalled._entries.mark_unknown("k0", WHY, claim=old)
         assert await state_of(living, "k0") is State.SENDING
 
 
@@ -117,8 +116,8 @@ async def test_a_server_that_was_down(laid_out: str) -> None:
         await journal.add(items(1))
         await claimed(journal, "k0")
         execute(laid_out, "UPDATE agentjobs_owners SET seen_at = 0")
-        assert await entries_of(journal).mark_unknown_of_dead_owners(1e6) == ()
-        assert await entries_of(journal).mark_unknown_of_dead_owners(0.0) == ("k0",)
+        assert await journal._entries.mark_unknown_of_dead_owners(1e6) == ()
+        assert await journal._entries.mark_unknown_of_dead_owners(0.0) == ("k0",)
 
 
 async def test_beating_goes_on(
@@ -131,7 +130,7 @@ async def test_beating_goes_on(
         async def broken(patience: float) -> tuple[str, ...]:
             raise JournalError(f"no answer in {patience} s", "io")
 
-        monkeypatch.setattr(entries_of(journal), "mark_unknown_of_dead_owners", broken)
+        monkeypatch.setattr(journal._entries, "mark_unknown_of_dead_owners", broken)
         await until(lambda: "no answer" in caplog.text)
         await beats_on(laid_out, journal)
         monkeypatch.undo()
@@ -191,7 +190,7 @@ async def test_a_stalled_transaction(laid_out: str) -> None:
             # In one statement: the transaction must not be ended before it has the lock.
             shortened = f"set_config('{timeout}', '300ms', true)"
             await connection.exec_driver_sql(f"SELECT {shortened} FROM agentjobs_journal FOR UPDATE")  # noqa: S608 - a test's own words
-            while isinstance(held := await entries_of(living).claim("k0"), NoRoom):
+            while isinstance(held := await living._entries.claim("k0"), NoRoom):
                 assert held.wait <= 1
             assert isinstance(held, str)
             await connection.run_sync(Connection.invalidate)
@@ -207,7 +206,7 @@ async def locked(database: str, rows: str) -> AsyncIterator[None]:
 
 
 def last_seen(database: str, journal: Journal) -> float:
-    ((seen,),) = execute(database, f"SELECT seen_at FROM agentjobs_owners WHERE owner = '{entries_of(journal).owner}'")  # noqa: S608 - the name is our own, of this test
+    ((seen,),) = execute(database, f"SELECT seen_at FROM agentjobs_owners WHERE owner = '{journal._entries.owner}'")  # noqa: S608 - the name is our own, of this test
     return float(seen)
 
 
@@ -229,11 +228,11 @@ async def test_signs_of_life_wait_for_no_claim(laid_out: str) -> None:
         await claimed(living, "k0")
         await claimed(living, "k1")
         async with locked(laid_out, "agentjobs_journal"):
-            assert await entries_of(living).claim("k2") == NoRoom(1.0)
+            assert await living._entries.claim("k2") == NoRoom(1.0)
             execute(laid_out, "ALTER FUNCTION agentjobs_claim SET lock_timeout = '1h'")
-            waiting = asyncio.ensure_future(entries_of(living).claim("k2"))
+            waiting = asyncio.ensure_future(living._entries.claim("k2"))
             await until(lambda: is_waiting_for_a_lock(laid_out))
-            assert await entries_of(living).mark_created("k1", JobRef("docs", "job_1"))
+            assert await living._entries.mark_created("k1", JobRef("docs", "job_1"))
             await beats_on(laid_out, living)
             assert not waiting.done()
         assert isinstance(await waiting, str)
@@ -260,7 +259,7 @@ async def test_the_time_of_a_statement_that_had_to_wait(laid_out: str) -> None:
     It compares heartbeats with the time at which it looked for them.
     """
     async with owner(laid_out) as journal, connected(journal) as connection:
-        now: Any = entries_of(journal).now()
+        now: Any = journal._entries.now()
         before, _, after = tuple((await connection.execute(select(now, func.pg_sleep(0.05), now))).one())
         assert before == after
         (later,) = (await connection.execute(select(now))).one()
@@ -323,7 +322,7 @@ async def test_time_that_the_loop_does_not_know(laid_out: str, monkeypatch: pyte
     """A claim is not sent after a sleep of the machine, by whichever clock that shows."""
     async with owner(laid_out) as journal:
         for clock, before in (("_boot_time", time.clock_gettime(time.CLOCK_BOOTTIME)), ("time.time", time.time())):
-            lease = entries_of(journal).lease()
+            lease = journal._entries.lease()
             assert lease is not None
             assert lease.holds()
             with monkeypatch.context() as patch:
@@ -338,7 +337,7 @@ async def test_an_owner_that_was_taken_for_dead(
     """Who comes back to life may send what he claims from then on, and nothing that he claimed before."""
     async with wired(laid_out) as wire, owner(wire.url) as stalled:
         presence = heartbeat_of(stalled)
-        before = entries_of(stalled).lease()
+        before = stalled._entries.lease()
         assert before is not None
         assert before.holds()
         wire.silence()
@@ -350,7 +349,7 @@ async def test_an_owner_that_was_taken_for_dead(
         wire.speak()
         await until(lambda: presence.is_sure)
         assert not before.holds()
-        after = entries_of(stalled).lease()
+        after = stalled._entries.lease()
         assert after is not None
         assert after.holds()
 

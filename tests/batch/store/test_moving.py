@@ -13,7 +13,6 @@ from sqlalchemy import make_url
 
 from agentjobs_async import InvalidInputError, JobRef, JournalError
 from agentjobs_async.batch import BatchItem, FleetLimits, Journal, JournalRow, Rate, State, move_journal
-from agentjobs_async.batch.journal import entries_of
 from tests.batch.stage import FakeSession, items, rows_of, run, states
 from tests.cli.stage import Child
 from tests.postgresql import Server, execute
@@ -36,7 +35,7 @@ async def begun(place: str | Path) -> list[JournalRow]:
         session.ends["p1"] = "failed"
         await run(session, items(2), journal)
         await journal.add([*items(4), BatchItem("k4", "p\0 4", "docs", {"row": 4})])
-        entries = entries_of(journal)
+        entries = journal._entries
         await entries.claim("k2", "docs")
         await entries.mark_created("k2", JobRef("docs", "job_x"), "00-aa-bb-01")
         await entries.claim("k3", "docs")
@@ -70,7 +69,7 @@ async def test_to_postgresql_and_back(path: Path, url: str, tmp_path: Path) -> N
     assert [row for row in after if row.key != "k3"] == [row for row in before if row.key != "k3"]
     await is_closed(path, "it was moved to postgresql")
     async with Journal.open(url) as journal:
-        assert (await entries_of(journal).paused_for())["docs"] > 3000
+        assert (await journal._entries.paused_for())["docs"] > 3000
         assert await journal.limits() == LIMITS
         await journal.add([BatchItem("new", "p")])
     back = tmp_path / "back.db"
@@ -156,7 +155,7 @@ async def test_an_owner_that_was_overlooked(path: Path, url: str) -> None:
         execute(url, "DELETE FROM agentjobs_owners")
         await move_journal(url, path)
         with pytest.raises(JournalError) as caught:
-            await entries_of(owner).claim("k0", "docs")
+            await owner._entries.claim("k0", "docs")
         assert caught.value.reason == "read_only"
     assert states(await rows_of(url)) == {"k0": "planned"}
 

@@ -6,7 +6,6 @@ import pytest
 
 from agentjobs_async.batch import BatchWorker, FleetLimits, Journal
 from agentjobs_async.batch._store import shared
-from agentjobs_async.batch.journal import entries_of
 from tests.batch.silence import NEVER, be_silent, heartbeat_of
 from tests.batch.stage import FakeSession
 
@@ -137,7 +136,7 @@ async def test_turns_of_all(owners: Owners, polling: Polling) -> None:
         await polling(journal)
     asked: list[Any] = []
     for journal in owners:
-        entries = entries_of(journal)
+        entries = journal._entries
         asking = shared.share_polls(entries.owner, WHOLE, NEVER, 1.0, 1_000.0)
         asked += (await entries._database.write(asking))[1]
     assert sorted(row.number for row in asked) == [0, 1, 2]

@@ -13,7 +13,6 @@ from agentjobs_async import InvalidInputError, JobRef, JournalError
 from agentjobs_async.batch import BatchItem, Journal, State
 from agentjobs_async.batch._store import postgresql as server
 from agentjobs_async.batch._store.address import server_address
-from agentjobs_async.batch.journal import entries_of, opened_of
 from agentjobs_async.cli._output.hints import resume_command
 from tests.batch.stage import connected, items, rows_of
 from tests.postgresql import Server, execute
@@ -61,7 +60,7 @@ async def test_no_credentials_are_shown(caplog: pytest.LogCaptureFixture) -> Non
         assert SECRET not in "".join(shown), address
         assert journal.name == "127.0.0.1/work"
         assert "sslmode=prefer" in journal.address
-        assert opened_of(journal).connect_arguments()[setting] == SECRET
+        assert journal._opened.connect_arguments()[setting] == SECRET
 
 
 async def test_secrets_reach_the_server(laid_out: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,12 +154,12 @@ async def test_a_restarted_server(own_postgresql: Server, own_database: str) -> 
     async with Journal.open(own_database) as journal:
         await journal.add(items(50))
         await asyncio.to_thread(own_postgresql.restart)
-        claims = await asyncio.gather(*(entries_of(journal).claim(f"k{number}") for number in range(50)))
+        claims = await asyncio.gather(*(journal._entries.claim(f"k{number}") for number in range(50)))
         assert all(isinstance(claim, str) for claim in claims)
         await asyncio.to_thread(own_postgresql.restart)
         assert (await journal.counts())[State.SENDING] == 50
         for number in range(50):
-            await entries_of(journal).mark_created(f"k{number}", JobRef("docs", f"job_{number}"))
+            await journal._entries.mark_created(f"k{number}", JobRef("docs", f"job_{number}"))
 
 
 async def test_a_server_that_stays_away(laid_out: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,7 +169,7 @@ async def test_a_server_that_stays_away(laid_out: str, monkeypatch: pytest.Monke
         raise OperationalError("", {}, ConnectionError("nobody listens"))
 
     async with Journal.open(laid_out) as journal:
-        database = entries_of(journal)._database
+        database = journal._entries._database
         database.connector.patience = 0.3
         with monkeypatch.context() as patch:
             patch.setattr(database.backend.engine.sync_engine, "connect", gone)

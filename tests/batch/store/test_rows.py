@@ -9,7 +9,6 @@ import pytest
 
 from agentjobs_async import AgentJob, AgentJobsError
 from agentjobs_async.batch import BatchItem, Journal, JournalRow
-from agentjobs_async.batch.journal import entries_of
 from agentjobs_async.testing import Emulator, JobScript
 from tests.batch.stage import items, run, set_clock
 from tests.polled import REF
@@ -19,7 +18,7 @@ CONTEXT = {"title": "Ünïcode \0", "row": [1, 2.5, None, {"deep": True}]}
 
 
 async def row_of(journal: Journal, key: str = "k0") -> JournalRow:
-    return (await entries_of(journal).get_many([key]))[key]
+    return (await journal._entries.get_many([key]))[key]
 
 
 def at(seconds: float) -> datetime:
@@ -28,7 +27,7 @@ def at(seconds: float) -> datetime:
 
 async def test_times(journal: Journal) -> None:
     """Each step of an item leaves its time, and later steps leave it as it is."""
-    entries = entries_of(journal)
+    entries = journal._entries
     set_clock(journal, 1000)
     await journal.add(items(1))
     row = await row_of(journal)
@@ -50,7 +49,7 @@ async def test_times(journal: Journal) -> None:
 
 async def test_what_did_not_happen(journal: Journal) -> None:
     """A claim under which nothing was sent leaves no time of a create; a rejection and an abandoning are ends."""
-    entries = entries_of(journal)
+    entries = journal._entries
     await journal.add(items(4))
     for key in ("k0", "k1", "k2", "k3"):
         claim = await entries.claim(key)
@@ -70,7 +69,7 @@ async def test_what_did_not_happen(journal: Journal) -> None:
 
 async def test_resolved_rows(journal: Journal) -> None:
     """A job that was found has the time at which it was recorded, and the create keeps its own."""
-    entries = entries_of(journal)
+    entries = journal._entries
     await journal.add(items(1))
     set_clock(journal, 2000)
     await entries.claim("k0")

@@ -10,7 +10,6 @@ from sqlalchemy import make_url
 from agentjobs_async import AgentJob, InvalidInputError, JobRef
 from agentjobs_async.batch import FleetLimits, Journal, Rate, State, run_batch
 from agentjobs_async.batch._store.entries import NoRoom
-from agentjobs_async.batch.journal import entries_of, opened_of
 from tests.batch.stage import FakeSession, connected, items, outcomes, run, unknown
 from tests.postgresql import execute
 
@@ -38,7 +37,7 @@ async def owners(database: str, count: int, **limits: Any) -> AsyncIterator[list
 async def claim_all(journals: list[Journal]) -> list[str]:
     """Claim every item through every owner at once, and give the keys that were claimed."""
     keys = [f"k{number}" for number in range(40)]
-    claims = await asyncio.gather(*(entries_of(journal).claim(key, "docs") for key in keys for journal in journals))
+    claims = await asyncio.gather(*(journal._entries.claim(key, "docs") for key in keys for journal in journals))
     pairs = zip((key for key in keys for _ in journals), claims, strict=True)
     return [key for key, claim in pairs if isinstance(claim, str)]
 
@@ -48,10 +47,10 @@ async def test_most_active(laid_out: str) -> None:
     async with owners(laid_out, 3, max_active=7) as journals:
         first = await claim_all(journals)
         assert len(first) == len(set(first)) == 7
-        assert await entries_of(journals[1]).claim("k39", "docs") == NoRoom(0.5)
-        entries = entries_of(journals[2])
+        assert await journals[1]._entries.claim("k39", "docs") == NoRoom(0.5)
+        entries = journals[2]._entries
         await entries.mark_created(first[0], JobRef("docs", "job_1"))
-        assert isinstance(await entries_of(journals[1]).claim("k39", "docs"), NoRoom)
+        assert isinstance(await journals[1]._entries.claim("k39", "docs"), NoRoom)
         await entries.mark_ended(first[0], AgentJob("job_1", "docs", "completed"))
         assert len(await claim_all(journals)) == 1
 
@@ -62,8 +61,8 @@ async def test_rate(laid_out: str) -> None:
         first = await claim_all(journals)
         assert len(first) == 5
         for number, key in enumerate(first):
-            await entries_of(journals[0]).mark_created(key, JobRef("docs", f"job_{number}"))
-        held = await entries_of(journals[1]).claim("k39", "docs")
+            await journals[0]._entries.mark_created(key, JobRef("docs", f"job_{number}"))
+        held = await journals[1]._entries.claim("k39", "docs")
         assert isinstance(held, NoRoom)
         assert 900 < held.wait <= 1000
         execute(laid_out, "UPDATE agentjobs_entries SET sent_at = sent_at - 1001 WHERE job_id = 'job_0'")
@@ -75,13 +74,13 @@ async def test_creates_under_way_count(laid_out: str) -> None:
     async with owners(laid_out, 1, create_rate=Rate(1, per=10)) as journals:
         assert len(await claim_all(journals)) == 1
         execute(laid_out, "UPDATE agentjobs_entries SET sent_at = 0 WHERE state = 'sending'")
-        assert await entries_of(journals[0]).claim("k39", "docs") == NoRoom(0.5, "docs")
+        assert await journals[0]._entries.claim("k39", "docs") == NoRoom(0.5, "docs")
 
 
 async def test_a_rate_of_each_project(laid_out: str) -> None:
     """A rate counts each project for itself, unless it is one of all; what was sent again counts twice."""
     async with owners(laid_out, 1, create_rate=Rate(1, per=1000)) as (journal,):
-        entries = entries_of(journal)
+        entries = journal._entries
         assert isinstance(await entries.claim("k0", "docs"), str)
         assert await entries.claim("k1", "docs") == NoRoom(0.5, "docs")
         assert isinstance(await entries.claim("k1", "web"), str)
@@ -106,26 +105,26 @@ async def test_a_rate_of_each_project(laid_out: str) -> None:
 async def test_pauses(laid_out: str) -> None:
     """A pause that one worker records holds the creates of its project back for all workers, and no others."""
     async with owners(laid_out, 2) as (one, two):
-        await entries_of(one).pause(100, "docs")
-        held = await entries_of(two).claim("k0", "docs")
+        await one._entries.pause(100, "docs")
+        held = await two._entries.claim("k0", "docs")
         assert isinstance(held, NoRoom)
         assert held.project_id == "docs"
         assert 50 < held.wait <= 100
-        assert isinstance(await entries_of(two).claim("k0", "web"), str)
+        assert isinstance(await two._entries.claim("k0", "web"), str)
         execute(laid_out, "UPDATE agentjobs_pauses SET until = until - 100")
-        assert isinstance(await entries_of(two).claim("k1", "docs"), str)
+        assert isinstance(await two._entries.claim("k1", "docs"), str)
 
 
 async def test_a_wrong_clock(laid_out: str) -> None:
     """What was recorded by a clock that was ahead holds nothing back."""
     async with owners(laid_out, 1, create_rate=Rate(1, per=1000), max_active=2) as (journal,):
-        await entries_of(journal).pause(100, "docs")
-        assert isinstance(await entries_of(journal).claim("k0", "web"), str)
-        await entries_of(journal).mark_unknown("k0", ValueError("broke"))
+        await journal._entries.pause(100, "docs")
+        assert isinstance(await journal._entries.claim("k0", "web"), str)
+        await journal._entries.mark_unknown("k0", ValueError("broke"))
         execute(laid_out, "UPDATE agentjobs_pauses SET set_at = set_at + 90000, until = until + 90000")
         execute(laid_out, "UPDATE agentjobs_entries SET sent_at = sent_at + 90000, updated_at = updated_at + 90000")
         for key, project in (("k1", "docs"), ("k2", "web")):
-            assert isinstance(await entries_of(journal).claim(key, project), str)
+            assert isinstance(await journal._entries.claim(key, project), str)
 
 
 async def test_repeatable_read(laid_out: str) -> None:
@@ -204,7 +203,7 @@ async def test_the_unknown_count(laid_out: str) -> None:
     """What is unknown counts as active, as long as the limits say."""
     async with owners(laid_out, 1, max_active=1, unknown_for=60.0) as journals:
         (key,) = await claim_all(journals)
-        await entries_of(journals[0]).mark_unknown(key, ValueError("broke"))
+        await journals[0]._entries.mark_unknown(key, ValueError("broke"))
         assert await claim_all(journals) == []
         execute(laid_out, "UPDATE agentjobs_entries SET updated_at = updated_at - 61 WHERE state = 'unknown'")
         assert len(await claim_all(journals)) == 1
@@ -215,7 +214,7 @@ async def test_the_unknown_count(laid_out: str) -> None:
 async def test_the_unknown_of_another_project(laid_out: str) -> None:
     """Unknown rows of one project count whole for it, and as half of the limit at most for all others together."""
     async with owners(laid_out, 1, max_active=5) as (journal,):
-        entries = entries_of(journal)
+        entries = journal._entries
         for number in range(5):
             assert isinstance(await entries.claim(f"k{number}", "bad"), str)
         for number in range(5):
@@ -231,7 +230,7 @@ async def test_the_unknown_of_another_project(laid_out: str) -> None:
 async def test_a_limit_of_one(laid_out: str) -> None:
     """With a limit of one, an unknown row holds back its own project only."""
     async with owners(laid_out, 1, max_active=1, unknown_for=None) as (journal,):
-        entries = entries_of(journal)
+        entries = journal._entries
         assert isinstance(await entries.claim("k0", "bad"), str)
         await entries.mark_unknown("k0", ValueError("broke"))
         assert await entries.claim("k1", "bad") == NoRoom(0.5, "bad")
@@ -286,7 +285,7 @@ async def test_a_run_within_kept_limits(place: str) -> None:
 async def test_claims_evenly_spaced(laid_out: str) -> None:
     """Owners that share a rate that is spread leave its gap between two claims, of each project or of all."""
     async with owners(laid_out, 2) as journals:
-        first, second = (entries_of(journal) for journal in journals)
+        first, second = (journal._entries for journal in journals)
 
         async def rate(scope: Literal["project", "all"]) -> None:
             limit = Rate(10, per=1000, scope=scope, spread=True)
@@ -311,7 +310,7 @@ async def test_claims_evenly_spaced(laid_out: str) -> None:
 async def test_a_file_has_no_server(file_journal: Journal) -> None:
     """A file has no arguments to connect to."""
     with pytest.raises(InvalidInputError, match="the journal is a file"):
-        opened_of(file_journal).connect_arguments()
+        file_journal._opened.connect_arguments()
 
 
 def test_wrong_limits() -> None:
