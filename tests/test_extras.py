@@ -37,7 +37,6 @@ def needing(module: str, extra: str) -> str:
 def test_missing_library() -> None:
     """Importing a module whose extra is not installed fails with one sentence that has the command to install it."""
     modules = {
-        ("agentjobs_async.batch", "batch"): ("sqlalchemy", "filelock"),
         ("agentjobs_async.durable", "batch"): ("sqlalchemy",),
         ("agentjobs_async.report", "report"): ("sqlalchemy", "filelock"),
         ("agentjobs_async.engines.procrastinate", "procrastinate"): ("procrastinate", "psycopg", "sqlalchemy"),
@@ -49,12 +48,14 @@ def test_missing_library() -> None:
         for (module, extra), libraries in modules.items()
         for library in libraries
     }
+    for library in ("sqlalchemy", "filelock"):
+        wanted[library, "from agentjobs_async.batch import Journal"] = needing("agentjobs_async.batch", "batch")
     assert told(*wanted) == wanted
 
 
 def test_another_missing_module() -> None:
     """A missing module of no extra keeps Python's own error."""
-    (line,) = told(("agentjobs_async.batch.limits", "import agentjobs_async.batch")).values()
+    (line,) = told(("agentjobs_async.batch.limits", "from agentjobs_async.batch import Rate")).values()
     assert line.startswith("ModuleNotFoundError: import of agentjobs_async.batch.limits")
 
 

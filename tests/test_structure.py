@@ -101,7 +101,7 @@ LINES = {
     "_http": 1895,
     "_polling": 3409,
     "tracing": 269,
-    "batch": 7707,
+    "batch": 7732,
     "durable": 968,
     "engines": 472,
     "report": 2214,
@@ -517,8 +517,17 @@ def test_a_tracker_does_without_http() -> None:
     assert {module for module in modules if module.startswith(("aiohttp", f"{PACKAGE}._http"))} == set()
 
 
+def test_a_batch_is_loaded_when_used() -> None:
+    """What a batch speaks of, such as its items and limits, loads no database; a journal does."""
+    light = "BatchItem, BatchResult, FleetLimits, JournalRow, Outcome, Rate, Rows, State, Where, check_items"
+    importing = f"import {PACKAGE}.batch as batch; from {PACKAGE}.batch import {light}"
+    is_loaded, *names = run(f"{importing}; print('sqlalchemy' in sys.modules, *dir(batch))").split()
+    assert is_loaded == "False"
+    assert set(names_of("batch")) - set(names) == set()
+
+
 def test_a_file_does_without_a_server() -> None:
     """The rooms of a journal in a file load neither PostgreSQL's dialect nor the part of SQLAlchemy for event loops."""
-    modules = set(run(f"import {PACKAGE}.batch; print(*sys.modules, sep='\\n')").split())
+    modules = set(run(f"from {PACKAGE}.batch import *; print(*sys.modules, sep='\\n')").split())
     assert "sqlalchemy" in modules
     assert modules & {"sqlalchemy.dialects.postgresql", "sqlalchemy.ext.asyncio", "sqlalchemy.orm", "psycopg"} == set()

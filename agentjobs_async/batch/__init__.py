@@ -1,12 +1,15 @@
 """Batches: many prompts, a journal of how each of them ended, and runs that continue where an earlier one stopped.
 
 Needs the extra `batch`. SQLAlchemy is behind `_store`, where `sqlite` and `postgresql` know the two databases, and
-`entries` what a row may do.
+`entries` what a row may do. It is loaded with the first name that needs it, such as `Journal`.
 """
 
-from agentjobs_async._extras import extra_named
+import typing as _typing  # private, as in the package above
+from importlib import import_module as _import_module
 
-with extra_named("agentjobs_async.batch"):
+from agentjobs_async._extras import extra_named as _extra_named
+
+if _typing.TYPE_CHECKING:
     from agentjobs_async.batch._store.moving import move_journal
     from agentjobs_async.batch._store.rows import JournalRow, Rows
     from agentjobs_async.batch.items import BatchItem, BatchResult, Outcome, Refusals, check_items
@@ -38,3 +41,25 @@ __all__ = [
     "move_journal",
     "run_batch",
 ]
+
+_HOMES: _typing.Final = (
+    *("states", "limits", "items", "where", "stats", "_store.rows"),  # these need no SQLAlchemy
+    *("journal", "runner", "worker", "_store.moving"),
+)
+"""The modules that have the public names."""
+
+if not _typing.TYPE_CHECKING:  # a type checker would take any name for one of the package's
+
+    def __getattr__(name: str) -> object:
+        """Return a public name from the first module that has it."""
+        if name in __all__:
+            for home in _HOMES:
+                with _extra_named(__name__):
+                    module = _import_module(f"{__name__}.{home}")
+                if hasattr(module, name):
+                    return globals().setdefault(name, getattr(module, name))
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    def __dir__() -> list[str]:
+        """Return all names, also those that were not used yet."""
+        return sorted({*globals(), *__all__})
