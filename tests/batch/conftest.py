@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agentjobs_async.batch import Journal
-from agentjobs_async.batch._store.connector import Connector
+from agentjobs_async.batch._store.connections import Connector
 
 QUICK_TURNS = 20
 """In which a thread has read or written, if the disk is quick."""

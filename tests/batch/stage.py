@@ -31,7 +31,7 @@ from agentjobs_async import (
 )
 from agentjobs_async._polling.pace import PollLimits
 from agentjobs_async.batch import BatchItem, BatchResult, Journal, JournalRow, State, run_batch
-from agentjobs_async.batch._store.backend import AnyConnection
+from agentjobs_async.batch._store.connections import AnyConnection
 from agentjobs_async.errors import NotSentReason
 
 FOREVER = 1e9

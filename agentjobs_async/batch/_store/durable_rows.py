@@ -49,7 +49,7 @@ class DurableRows:
         owner = self._entries.owner
         notified = func.coalesce(_ROW.notified_state, _NOT_TOLD)
         planning = plan(
-            self._database.backend.insert,
+            self._database.backend.insert(ENTRIES),
             uuid4().hex,
             self._entries.now(),
             values={"owner": owner, "notified_state": _NOT_TOLD},

@@ -18,7 +18,7 @@ from agentjobs_async.batch._store.limits import set_limits
 from agentjobs_async.batch._store.plan import plan
 from agentjobs_async.batch._store.reader import Reader
 from agentjobs_async.batch._store.rows import JournalRow, refusal_text, rows_of
-from agentjobs_async.batch._store.schema import Moment
+from agentjobs_async.batch._store.schema import ENTRIES, PAUSES, Moment
 from agentjobs_async.batch._store.writer import Database
 from agentjobs_async.batch.items import BatchItem, context_text
 from agentjobs_async.batch.limits import FleetLimits
@@ -111,7 +111,7 @@ class Entries(Reader):
         Left out are items whose key is that of another prompt or project, and those whose key came on an earlier page
         of the same source.
         """
-        planning = plan(self._database.backend.insert, f"{source}.{page}", self._clock())
+        planning = plan(self._database.backend.insert(ENTRIES), f"{source}.{page}", self._clock())
         rows: list[dict[str, Any]] = [
             {"key": item.key, "prompt": item.prompt, "project_id": item.project_id} for item in items
         ]
@@ -128,7 +128,7 @@ class Entries(Reader):
         Args:
             keys: The new key of each row, by its present one.
         """
-        planning = retries.plan_retries(self._database.backend.insert, keys, self._clock())
+        planning = retries.plan_retries(self._database.backend.insert(ENTRIES), keys, self._clock())
         await self._database.write(planning, retries.mark_retried(keys, self._clock()))
         rows = await self.get_many(list(keys))
         return [new for key, new in keys.items() if key in rows and rows[key].retried_as == new]
@@ -292,7 +292,7 @@ class Entries(Reader):
 
     async def pause(self, seconds: float, project_id: str | None = None) -> None:
         """Record that the service wants no create of a project for `seconds`, also for a run after a restart."""
-        insert = self._database.backend.insert
+        insert = self._database.backend.insert(PAUSES)
         await self._database.write(times.upsert_pause(insert, project_id or "", self._clock(), seconds))
 
     async def flush(self) -> None:

@@ -7,7 +7,7 @@ from attrs import frozen
 from sqlalchemy import Column, Delete, Insert, Select, Table, Update, delete, func, insert, select, text, update
 
 from agentjobs_async import JournalError
-from agentjobs_async.batch._store.backend import AnyConnection
+from agentjobs_async.batch._store.connections import AnyConnection
 from agentjobs_async.batch._store.schema import ENTRIES, METADATA, MOVES, NO_OWNER
 from agentjobs_async.batch._store.writer import Database
 from agentjobs_async.batch.states import ENDED

@@ -12,7 +12,7 @@ from attrs import frozen
 from agentjobs_async import InvalidInputError, JournalError
 from agentjobs_async.batch._store import moves, shared, statements
 from agentjobs_async.batch._store.address import ServerAddress, server_address
-from agentjobs_async.batch._store.backend import AnyConnection
+from agentjobs_async.batch._store.connections import AnyConnection
 from agentjobs_async.batch._store.entries import Entries
 from agentjobs_async.batch._store.moves import FROM, TO, Move
 from agentjobs_async.batch._store.opened import Opened

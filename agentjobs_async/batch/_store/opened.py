@@ -10,7 +10,7 @@ from agentjobs_async import AgentJobsSession, InvalidInputError
 from agentjobs_async._loop.tasks import until_done
 from agentjobs_async._polling.pace import PollShare
 from agentjobs_async.batch._store.address import ServerAddress
-from agentjobs_async.batch._store.backend import Backend
+from agentjobs_async.batch._store.connections import Backend
 from agentjobs_async.batch._store.entries import Entries
 from agentjobs_async.batch._store.file_lock import FileLock
 from agentjobs_async.batch._store.heartbeat import Heartbeat, Lease

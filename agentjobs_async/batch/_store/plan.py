@@ -2,19 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final
 
 from sqlalchemy import ColumnElement, String, and_, func, literal_column, or_
 from sqlalchemy.sql.dml import ReturningInsert
 
+from agentjobs_async.batch._store.connections import Insert
 from agentjobs_async.batch._store.schema import ENTRIES, SHOWN, Moment
 from agentjobs_async.batch.states import State
-
-if TYPE_CHECKING:  # a run on a file does without PostgreSQL's dialect, which takes long to import
-    from sqlalchemy.dialects import postgresql, sqlite
-
-Insert: TypeAlias = "sqlite.Insert | postgresql.Insert"
-"""An insert of a dialect that knows ON CONFLICT."""
 
 _ROW: Final = ENTRIES.c
 

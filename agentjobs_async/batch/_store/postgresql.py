@@ -15,7 +15,7 @@ from agentjobs_async._text import one_line
 from agentjobs_async.batch._sockets import shut_down
 from agentjobs_async.batch._store import shared
 from agentjobs_async.batch._store.address import ServerAddress
-from agentjobs_async.batch._store.backend import AnyConnection, Backend, Read, Stamp
+from agentjobs_async.batch._store.connections import AnyConnection, Backend, Read, Stamp
 from agentjobs_async.batch._store.format import APPLICATION, LAYOUT, other_layout
 from agentjobs_async.batch._store.limits import layout
 from agentjobs_async.batch._store.schema import ENTRIES, FOLLOWED_INDEX, JOURNAL, METADATA, RETRIED_INDEX
@@ -74,7 +74,7 @@ def server_backend(
     connections: WeakSet[Any] = WeakSet()
     return Backend(
         engine=_engine(place, connections, read_only=read_only, owner_timeout=owner_timeout),
-        insert=postgresql.insert(ENTRIES),
+        insert=postgresql.insert,
         claim=shared.CLAIM,
         claims_apart=True,
         fault=lambda error: _fault(name, error),

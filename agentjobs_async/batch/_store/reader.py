@@ -7,7 +7,7 @@ from typing import Final
 
 from agentjobs_async import ResponseError
 from agentjobs_async.batch._store import retries, shared, statements, times
-from agentjobs_async.batch._store.backend import Stamp
+from agentjobs_async.batch._store.connections import Stamp
 from agentjobs_async.batch._store.limits import identity, limits, limits_of
 from agentjobs_async.batch._store.rows import JournalRow, legible, refusal_of, rows_of, text_or_none
 from agentjobs_async.batch._store.schema import Moment

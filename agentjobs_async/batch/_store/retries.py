@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Update, case, exists, func, literal, select, update
 
-from agentjobs_async.batch._store.plan import Insert
+from agentjobs_async.batch._store.connections import Insert
 from agentjobs_async.batch._store.schema import ENTRIES, NO_OWNER, Moment, seconds_of
 from agentjobs_async.batch.states import RETRIED_BY_KEY, State
 

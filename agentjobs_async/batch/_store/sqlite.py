@@ -10,9 +10,9 @@ from sqlalchemy.dialects import sqlite
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from agentjobs_async.batch._store import statements
-from agentjobs_async.batch._store.backend import Backend, Read, Stamp
+from agentjobs_async.batch._store.connections import Backend, Read, Stamp
 from agentjobs_async.batch._store.limits import first_row
-from agentjobs_async.batch._store.schema import ENTRIES, JOURNAL, METADATA
+from agentjobs_async.batch._store.schema import JOURNAL, METADATA
 from agentjobs_async.batch._store.sqlite_file import before_reading, faults, reading, stamp_of
 from agentjobs_async.batch._store.threads import FileEngine
 
@@ -40,7 +40,7 @@ def file_backend(path: Path, *, read_only: bool) -> Backend:
 
     return Backend(
         engine=_engine(path, read_only=read_only),
-        insert=sqlite.insert(ENTRIES),
+        insert=sqlite.insert,
         claim=statements.CLAIM,
         claims_apart=False,
         fault=lambda error: faults(path, error),

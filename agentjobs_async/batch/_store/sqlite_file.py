@@ -12,7 +12,7 @@ from typing import Final
 from urllib.parse import urlencode
 
 from agentjobs_async import JournalError
-from agentjobs_async.batch._store.backend import Stamp
+from agentjobs_async.batch._store.connections import Stamp
 from agentjobs_async.batch._store.format import APPLICATION, BEFORE_RELEASE, LAYOUT, other_layout
 from agentjobs_async.errors import JournalReason
 

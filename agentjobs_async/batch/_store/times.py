@@ -18,7 +18,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.sql.dml import Insert as GenericInsert
 
-from agentjobs_async.batch._store.plan import Insert
+from agentjobs_async.batch._store.connections import Insert
 from agentjobs_async.batch._store.schema import ENTRIES, PAUSES, SENDS, Moment, seconds_of
 from agentjobs_async.batch.states import State
 
@@ -125,15 +125,13 @@ def delete_old_sends(now: Moment) -> Delete:
     return delete(SENDS).where(SENDS.c.sent_at < seconds_of(now) - _LONGEST_WINDOW_SECONDS)
 
 
-def upsert_pause(table_insert: Insert, project: str, now: Moment, seconds: float) -> Insert:
+def upsert_pause(insert_pause: Insert, project: str, now: Moment, seconds: float) -> Insert:
     """Record that the server asked for no create of a project for `seconds`.
 
     A longer pause stands, unless a clock recorded it that was ahead.
     """
     moment = seconds_of(now)
-    new = type(table_insert)(PAUSES).values(
-        project=project, set_at=moment, until=moment + seconds, times=1, seconds=seconds
-    )
+    new = insert_pause.values(project=project, set_at=moment, until=moment + seconds, times=1, seconds=seconds)
     column, given = PAUSES.c, new.excluded
     trusted = column.set_at < given.set_at + _SKEW_SECONDS
     until = case((and_(trusted, column.until > given.until), column.until), else_=given.until)

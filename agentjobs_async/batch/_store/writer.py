@@ -13,8 +13,7 @@ from sqlalchemy import Connection, Executable, Row
 from agentjobs_async import JournalError
 from agentjobs_async._loop.loop_binding import LoopBinding
 from agentjobs_async._loop.tasks import until_done
-from agentjobs_async.batch._store.backend import AnyConnection, Backend
-from agentjobs_async.batch._store.connector import Connector
+from agentjobs_async.batch._store.connections import AnyConnection, Backend, Connector
 
 _MOST_TOGETHER: Final = 200  # writes in one transaction: more would keep the locks of their rows for long
 _CUTTING_SECONDS: Final = 0.5  # a connection that was cut fails at once; this much when the loop is busy

@@ -1,22 +1,72 @@
-"""Connections to a journal's database, and work over them that is repeated while the database is gone."""
+"""Connections to a journal's database: what differs between databases, and work that is repeated while one is gone."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextvars import Context
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
+from attrs import frozen
+from sqlalchemy import Executable, Row, Table
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from agentjobs_async.batch._store.backend import AnyConnection, Backend
-from agentjobs_async.batch._store.threads import FileEngine
+from agentjobs_async import JournalError
+from agentjobs_async.batch._store.threads import FileConnection, FileEngine
 
-if TYPE_CHECKING:  # as in `backend`
-    from sqlalchemy.ext.asyncio import AsyncEngine
+if TYPE_CHECKING:  # a run on a file does without it, and without the half of SQLAlchemy that it imports
+    from sqlalchemy.dialects import postgresql, sqlite
+    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 _RECONNECTING_SECONDS: Final = 0.2  # between tries to reach a server that is gone: a restart takes some seconds
 _SILENCE_SECONDS: Final = 60.0  # without an answer the server counts as gone; a statement may wait for locks for long
 
 T = TypeVar("T")
+
+AnyConnection: TypeAlias = "AsyncConnection | FileConnection"
+"""A connection to a server, or to a file."""
+Insert: TypeAlias = "sqlite.Insert | postgresql.Insert"
+"""An insert of a dialect that knows ON CONFLICT."""
+Read = Callable[[Executable], Awaitable[Sequence[Row[Any]]]]
+"""Returns the rows of a query."""
+
+
+@frozen
+class Stamp:
+    """What changes with each commit.
+
+    Attributes:
+        value: Equal to that of an earlier stamp if nothing was committed in between.
+        is_settled: Whether a later commit is sure to change it; otherwise one may have come in the same moment.
+    """
+
+    value: object
+    is_settled: bool = True
+
+
+@frozen
+class Backend:
+    """A database, and what is specific to it.
+
+    Attributes:
+        insert: Returns an insert into a table, in the database's dialect.
+        claim: The statement of a claim, with the parameters and results of `statements.CLAIM`.
+        claims_apart: Whether each claim is a transaction of its own, and claims have a connection of their own.
+        fault: Returns an error of the database as a `JournalError`.
+        is_gone: Returns whether an error means that the connection broke, and a new one may help.
+        patience: Seconds for which a database that is gone is waited for.
+        stamp: Returns the stamp of all that is committed by now; what it asks the database, it asks by `Read`.
+        cut: Breaks all connections, so that each call that waits for an answer fails at once; `None` where threads
+            wait, which can't be interrupted.
+    """
+
+    engine: "AsyncEngine | FileEngine"
+    insert: Callable[[Table], Insert]
+    claim: Executable
+    claims_apart: bool
+    fault: Callable[[BaseException], JournalError]
+    is_gone: Callable[[DBAPIError], bool]
+    patience: float
+    stamp: Callable[[Read], Awaitable[Stamp]]
+    cut: Callable[[], None] | None = None
 
 
 class _CutError(Exception):
