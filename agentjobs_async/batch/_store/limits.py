@@ -5,8 +5,7 @@ from uuid import uuid4
 
 from sqlalchemy import Row, Select, Update, select, update
 
-from agentjobs_async.batch._store.format import LAYOUT
-from agentjobs_async.batch._store.schema import JOURNAL
+from agentjobs_async.batch._store.schema import JOURNAL, LAYOUT
 from agentjobs_async.batch.limits import FleetLimits, Rate
 
 _ONLY: Final = 1  # the key of the one row

@@ -17,8 +17,7 @@ from agentjobs_async.batch._store.heartbeat import Heartbeat, Lease
 from agentjobs_async.batch._store.moves import TO, Move, moved_error, moves, moves_of
 from agentjobs_async.batch._store.poll_sharing import parts_of
 from agentjobs_async.batch._store.schema import Moment
-from agentjobs_async.batch._store.sqlite import file_backend, table_statements
-from agentjobs_async.batch._store.sqlite_file import check, check_kind, make
+from agentjobs_async.batch._store.sqlite import check, check_kind, file_backend, make
 from agentjobs_async.batch._store.writer import Database
 
 
@@ -195,7 +194,7 @@ class Opened:
         if writing:
             self.lock = FileLock(path)
             if not path.exists() or not path.stat().st_size:
-                make(path, table_statements())
+                make(path)
         check(path, writing=writing)
         if self.lock is not None:
             self.lock.watch(path)

@@ -16,9 +16,17 @@ from agentjobs_async.batch._sockets import shut_down
 from agentjobs_async.batch._store import shared
 from agentjobs_async.batch._store.address import ServerAddress
 from agentjobs_async.batch._store.connections import AnyConnection, Backend, Read, Stamp
-from agentjobs_async.batch._store.format import APPLICATION, LAYOUT, other_layout
 from agentjobs_async.batch._store.limits import layout
-from agentjobs_async.batch._store.schema import ENTRIES, FOLLOWED_INDEX, JOURNAL, METADATA, RETRIED_INDEX
+from agentjobs_async.batch._store.schema import (
+    APPLICATION,
+    ENTRIES,
+    FOLLOWED_INDEX,
+    JOURNAL,
+    LAYOUT,
+    METADATA,
+    RETRIED_INDEX,
+    other_layout,
+)
 from agentjobs_async.errors import JournalReason
 
 _PATIENCE_SECONDS: Final = 300.0  # as long as a fail-over of a managed server may take

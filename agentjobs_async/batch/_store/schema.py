@@ -1,4 +1,4 @@
-"""The tables of a journal, the same on SQLite and PostgreSQL."""
+"""The tables of a journal, the same on SQLite and PostgreSQL, and the numbers that identify their layout."""
 
 import re
 from collections.abc import Collection
@@ -25,6 +25,13 @@ from sqlalchemy import (
 )
 
 from agentjobs_async.batch.states import State
+
+APPLICATION: Final = 0x41674A62
+"""SQLite's `application_id` of a journal, and the key of PostgreSQL's lock while one is made: "AgJb"."""
+BEFORE_RELEASE: Final = 0x414A6F62
+"""The `application_id` of the journals that were written before the first release."""
+LAYOUT: Final = 1
+"""The layout of the tables: SQLite's `user_version`, and a column on PostgreSQL."""
 
 Moment = float | ColumnElement[float]
 """Seconds since the epoch: a number, or an expression of the database's own clock."""
@@ -188,3 +195,10 @@ JOURNAL: Final = Table(
     Column("polls_per_second", Float(53)),
 )
 """One row: the number of the layout, for PostgreSQL; its identity, which no other journal has; its limits."""
+
+
+def other_layout(number: int) -> str:
+    """Return why another layout is refused, in words; `number` 0 was written before the first release."""
+    if number > LAYOUT:
+        return f"it has layout {number}, written by a newer version of agentjobs-async; this one knows {LAYOUT}"
+    return "it was written before the first release; finish it with the version of agentjobs-async that made it"

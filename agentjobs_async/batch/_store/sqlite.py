@@ -1,34 +1,63 @@
-"""A journal in a file of SQLite, through SQLAlchemy."""
+"""A journal in a file of SQLite: whether it is one, how it is opened, and how a new one is made."""
 
 import asyncio
-from collections.abc import Iterator
+import errno
+import os
+import sqlite3
+import stat
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlencode
 
 from sqlalchemy import create_engine, event, insert, make_url
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.schema import CreateIndex, CreateTable
 
+from agentjobs_async import JournalError
 from agentjobs_async.batch._store import statements
 from agentjobs_async.batch._store.connections import Backend, Read, Stamp
 from agentjobs_async.batch._store.limits import first_row
-from agentjobs_async.batch._store.schema import JOURNAL, METADATA
-from agentjobs_async.batch._store.sqlite_file import before_reading, faults, reading, stamp_of
+from agentjobs_async.batch._store.schema import APPLICATION, BEFORE_RELEASE, JOURNAL, LAYOUT, METADATA, other_layout
 from agentjobs_async.batch._store.threads import FileEngine
+from agentjobs_async.errors import JournalReason
 
 _BUSY_SECONDS: Final = 10.0  # a foreign program that reads the file may lock it for a moment
 _CHECKPOINT_PAGES: Final = 32  # often, so that the file alone, copied without its log, holds nearly all rows
+_WRITABLE: Final = 0o222  # any of the bits: `os.access` alone says yes to root
+_SETTLED_SECONDS: Final = 2.5  # the coarsest times of a file system are whole 2 s
+_WITHOUT_LOCKS: Final = "unix-none" if os.name == "posix" else "win32-none"  # names of SQLite's own
+_REASONS: Final[dict[int, JournalReason]] = {
+    sqlite3.SQLITE_FULL: "full",
+    sqlite3.SQLITE_BUSY: "locked",
+    sqlite3.SQLITE_LOCKED: "locked",
+    sqlite3.SQLITE_CORRUPT: "corrupt",
+    sqlite3.SQLITE_NOTADB: "corrupt",
+    sqlite3.SQLITE_ERROR: "corrupt",  # a table or a column is missing: the statements are ours
+    sqlite3.SQLITE_READONLY: "read_only",
+}
+_WORDS: Final[dict[JournalReason, str]] = {
+    "full": "the disk is full; nothing more is sent until there is room",
+    "locked": "another process owns it; one at a time may",
+    "corrupt": "the file is broken, or no journal",
+    "read_only": "the file can't be written",
+    "io": "it can't be read or written",
+}
 
 
-def table_statements() -> Iterator[str]:
-    """Return the statements that create a journal's tables and indexes, and its limits."""
-    dialect = sqlite.dialect()
-    for table in METADATA.sorted_tables:
-        yield str(CreateTable(table).compile(dialect=dialect))
-        for index in sorted(table.indexes, key=lambda index: str(index.name)):
-            yield str(CreateIndex(index).compile(dialect=dialect))
-    first = insert(JOURNAL).values(first_row())
-    yield str(first.compile(dialect=dialect, compile_kwargs={"literal_binds": True}))
+def faults(path: Path, error: BaseException) -> JournalError:
+    """Return an error of SQLite or of the system as a `JournalError`."""
+    code = getattr(error, "sqlite_errorcode", None)
+    reason = _REASONS.get((code or 0) & 0xFF, "io")
+    said = str(error)
+    if isinstance(error, PermissionError):
+        reason = "read_only"
+    elif code is None and not isinstance(error, OSError | sqlite3.ProgrammingError):
+        # What Python can't make of a cell; its words quote the cell.
+        reason, said = "corrupt", type(error).__name__
+    return JournalError(f"journal {path.name}: {_WORDS[reason]} ({said})", reason)
 
 
 def file_backend(path: Path, *, read_only: bool) -> Backend:
@@ -36,7 +65,7 @@ def file_backend(path: Path, *, read_only: bool) -> Backend:
 
     async def stamp(_: Read) -> Stamp:
         # Not by PRAGMA data_version: its values compare on one connection only, and reads have several.
-        return await asyncio.to_thread(stamp_of, path)
+        return await asyncio.to_thread(_stamp_of, path)
 
     return Backend(
         engine=_engine(path, read_only=read_only),
@@ -53,7 +82,7 @@ def file_backend(path: Path, *, read_only: bool) -> Backend:
 def _engine(path: Path, *, read_only: bool) -> FileEngine:
     # To look, read-only: otherwise the last one to close would carry a crashed owner's log over into the file. To own,
     # "rw": SQLite's default would make an empty file where the journal was removed meanwhile.
-    query = reading(path) if read_only else {"mode": "rw"}
+    query = _reading(path) if read_only else {"mode": "rw"}
     url = make_url("sqlite://").set(database=path.as_uri(), query={**query, "uri": "true"})
     engine = create_engine(url, hide_parameters=True, connect_args={"timeout": _BUSY_SECONDS})
 
@@ -61,9 +90,189 @@ def _engine(path: Path, *, read_only: bool) -> FileEngine:
     def _durable(connection: Any, record: object) -> None:
         del record
         cursor = connection.cursor()
-        cursor.execute(before_reading(query))
+        cursor.execute(_before_reading(query))
         cursor.execute("PRAGMA synchronous = FULL")
         cursor.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
         cursor.close()
 
     return FileEngine(engine)
+
+
+def log_of(path: Path) -> Path:
+    """Return where SQLite keeps the write-ahead log of a journal."""
+    return path.with_name(f"{path.name}-wal")
+
+
+def _stamp_of(path: Path) -> Stamp:
+    """Return the stamp of a journal, by times and sizes of its file and its log: each commit writes one of them."""
+    found = []
+    for file in (path, log_of(path)):
+        with suppress(FileNotFoundError):
+            told = file.stat()
+            found.append((told.st_ino, told.st_size, told.st_mtime_ns))
+    newest = max((changed for _, _, changed in found), default=0) / 1e9
+    return Stamp(tuple(found), is_settled=time.time() - newest > _SETTLED_SECONDS)
+
+
+def check(path: Path, *, writing: bool) -> None:
+    """Refuse a file that is no whole journal of this version, without changing it.
+
+    Raises:
+        JournalError: `corrupt` when it is broken or something else, `version` when it has another layout,
+            `read_only` when `writing` is asked for and not allowed.
+    """
+    check_kind(path, writing=writing)
+    fault = None
+    try:
+        with closing(_look_into({"mode": "ro"} if writing else _reading(path), path)) as connection:
+            _check_number(path, connection)
+            found = connection.execute("PRAGMA integrity_check(1)").fetchone()  # quick_check leaves the indexes out
+        if found != ("ok",):
+            fault = JournalError(f"journal {path.name}: the file is broken ({found[0]!r:.200})", "corrupt")
+    except (OSError, sqlite3.Error, ValueError) as error:
+        fault = faults(path, error)
+    if fault is not None:
+        raise fault
+
+
+def check_kind(path: Path, *, writing: bool) -> None:
+    """Refuse what can be no journal of this version, without changing it or making a file beside it.
+
+    Raises:
+        JournalError: As `check` does, and `io` for anything but a regular file of one name. A missing or an empty file
+            passes when `writing` is asked for: a journal can be made there.
+    """
+    fault = None
+    try:
+        size = _size(path, writing=writing)
+        if size and not _has_log(path):
+            # Immutable: SQLite makes no files beside a foreign database. It also ignores the log, which may hold half
+            # of a journal: with a log, `check` alone decides.
+            with closing(_look_into({"mode": "ro", "immutable": "1"}, path)) as connection:
+                _check_number(path, connection)
+    except (OSError, sqlite3.Error, ValueError) as error:
+        fault = faults(path, error)
+    if fault is not None:
+        raise fault
+
+
+def _size(path: Path, *, writing: bool) -> int:
+    """Return the size of a file that may be a journal, or is to become one."""
+    if not path.parent.is_dir():
+        raise JournalError(f"journal {path}: there is no directory {path.parent}", "io")
+    if not path.exists():
+        if not writing:
+            raise JournalError(f"journal {path}: there is no such file", "io")
+        return 0
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode):
+        what = "a directory" if stat.S_ISDIR(found.st_mode) else "no regular file"
+        raise JournalError(f"journal {path}: this is {what}; give the name of a file", "io")
+    if found.st_nlink > 1:
+        raise JournalError(f"journal {path}: it has a second name (a hard link), where it would go unlocked", "io")
+    if writing and not (os.access(path, os.W_OK) and found.st_mode & _WRITABLE):
+        raise PermissionError(errno.EACCES, "no user may write it")
+    return found.st_size
+
+
+def _has_log(path: Path) -> bool:
+    with suppress(FileNotFoundError):
+        return log_of(path).stat().st_size > 0
+    return False
+
+
+def _reading(path: Path) -> dict[str, str]:
+    """Return the parameters of SQLite's address with which a journal is opened to be read only.
+
+    Beside a journal with a log SQLite needs files that it can't make in a directory that it can't write. There it reads
+    without them, and without locks: no owner writes there.
+    """
+    query = {"mode": "ro"}
+    if os.access(path.parent, os.W_OK):
+        return query
+    try:
+        with closing(_look_into(query, path)) as connection:
+            connection.execute("SELECT 1 FROM sqlite_master").fetchone()
+    except sqlite3.OperationalError:
+        return {**query, "vfs": _WITHOUT_LOCKS} if _has_log(path) else {**query, "immutable": "1"}
+    return query
+
+
+def _before_reading(query: Mapping[str, str]) -> str:
+    """Return the first statement of a connection that `query` opens: without locks, the log's index stays in memory."""
+    return "PRAGMA locking_mode = EXCLUSIVE" if query.get("vfs") == _WITHOUT_LOCKS else "PRAGMA locking_mode = NORMAL"
+
+
+def _look_into(query: Mapping[str, str], path: Path) -> sqlite3.Connection:
+    """Open a connection that can't write.
+
+    Only SQLite may open the file: closing any other descriptor of it would drop SQLite's locks, which are POSIX's.
+    """
+    connection = sqlite3.connect(f"{path.absolute().as_uri()}?{urlencode(query)}", uri=True)
+    connection.execute(_before_reading(query))
+    return connection
+
+
+def _check_number(path: Path, connection: sqlite3.Connection) -> None:
+    def number(pragma: str) -> int:
+        return int(connection.execute(f"PRAGMA {pragma}").fetchone()[0])
+
+    application = number("application_id")
+    if application not in {APPLICATION, BEFORE_RELEASE}:
+        raise JournalError(f"journal {path.name}: the file is no journal; it is left as it is", "corrupt")
+    layout = number("user_version") if application == APPLICATION else 0
+    if layout != LAYOUT:
+        raise JournalError(f"journal {path.name}: {other_layout(layout)}; the file is left as it is", "version")
+
+
+def make(path: Path) -> None:
+    """Make an empty journal, whole or not at all: it is made under another name first. Only its owner may call this.
+
+    Raises:
+        JournalError: It can't be written, or the log of another journal lies beside it (`corrupt`).
+    """
+    if _has_log(path):
+        raise JournalError(
+            f"journal {path.name}: {path.name}-wal is what a journal of this name left;"
+            " bring that back, or remove this too, since it would get into the new one",
+            "corrupt",
+        )
+    new = path.with_name(f".{path.name}.new")
+    fault = None
+    try:
+        new.unlink(missing_ok=True)
+        os.close(os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        with closing(sqlite3.connect(new)) as connection:
+            connection.execute(f"PRAGMA application_id = {APPLICATION}")
+            connection.execute(f"PRAGMA user_version = {LAYOUT}")
+            for statement in _table_statements():
+                connection.execute(statement)
+            connection.commit()
+            connection.execute("PRAGMA journal_mode = WAL")
+        new.replace(path)
+        _sync_directory(path.parent)
+    except (OSError, sqlite3.Error) as error:
+        fault = faults(path, error)
+    if fault is not None:
+        raise fault
+
+
+def _table_statements() -> Iterator[str]:
+    """Return the statements that create a journal's tables and indexes, and its one row."""
+    dialect = sqlite.dialect()
+    for table in METADATA.sorted_tables:
+        yield str(CreateTable(table).compile(dialect=dialect))
+        for index in sorted(table.indexes, key=lambda index: str(index.name)):
+            yield str(CreateIndex(index).compile(dialect=dialect))
+    first = insert(JOURNAL).values(first_row())
+    yield str(first.compile(dialect=dialect, compile_kwargs={"literal_binds": True}))
+
+
+def _sync_directory(directory: Path) -> None:
+    """Make a new name in a directory durable, where directories can be opened."""
+    if os.name == "posix":  # pragma: no branch - the tests of signals and terminals run nowhere else
+        descriptor = os.open(directory, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
