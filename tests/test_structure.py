@@ -101,14 +101,14 @@ LINES = {
     "_http": 1895,
     "_polling": 3409,
     "tracing": 269,
-    "batch": 7703,
+    "batch": 7706,
     "durable": 968,
     "engines": 472,
-    "report": 2214,
+    "report": 2208,
     "web": 543,
     "testing": 2551,
     "prometheus": 123,
-    "cli": 7277,
+    "cli": 7268,
 }
 """Of each room."""
 

@@ -7,24 +7,27 @@ __all__ = ["ENDED", "MOVES", "RETRIED", "RETRIED_BY_KEY", "State", "origins"]
 
 
 class State(StrEnum):
-    """Where an item is. The last six are ends: a run leaves them alone."""
+    """Where an item is, in the order in which all lists show it: what needs a person comes first.
 
-    PLANNED = "planned"
-    """Nothing was sent."""
-    SENDING = "sending"
-    """The create may have left. Durable before the first byte does."""
-    ACTIVE = "active"
-    """The job's id is known, and the job has not ended as far as known."""
-    COMPLETED = "completed"
-    FAILED = "failed"
-    """The agent failed, or its job is gone (410, or 404 beyond its grace): `error` says which."""
-    ARCHIVED = "archived"
-    REJECTED = "rejected"
-    """The server refused the create: no agent was started."""
+    `planned`, `sending` and `active` are open; all others are ends, which a run leaves alone.
+    """
+
     UNKNOWN = "unknown"
     """An agent may have been started. The row has no job id."""
+    FAILED = "failed"
+    """The agent failed, or its job is gone (410, or 404 beyond its grace): `error` says which."""
+    REJECTED = "rejected"
+    """The server refused the create: no agent was started."""
+    ACTIVE = "active"
+    """The job's id is known, and the job has not ended as far as known."""
+    SENDING = "sending"
+    """The create may have left. Durable before the first byte does."""
+    PLANNED = "planned"
+    """Nothing was sent."""
     ABANDONED = "abandoned"
     """A person gave it up, whatever became of its job: `error` says in which state. Only its key sends it again."""
+    ARCHIVED = "archived"
+    COMPLETED = "completed"
 
     @property
     def is_open(self) -> bool:

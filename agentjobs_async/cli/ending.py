@@ -24,8 +24,6 @@ from agentjobs_async.cli.tasks import Refusal
 
 __all__ = ["Ending", "tally"]
 
-_RESUMED: Final = (State.PLANNED, State.SENDING, State.ACTIVE)
-_FAILED: Final = (State.FAILED, State.REJECTED)
 _LOOK_SECONDS: Final = 5.0  # a database that is gone does not hold up the end
 _EMPTY: Final = "The journal is empty. A copy is too, where the original had all in its -wal file: copy that as well."
 
@@ -102,11 +100,11 @@ class Ending:
         show_unknown(self.context.screen, unknown, self.journal.address if lasts else None)
         if not self.journal._opened.is_in_place:
             self._show_jobs(await self._known_jobs(), "The journal was moved, removed or replaced")
-        elif any(counts[state] for state in _RESUMED):
+        elif any(number for state, number in counts.items() if state.is_open):
             await self._show_time_left()
             self._show_way_on(counts)
         elif not self.is_own or (unknown and self._outlives_the_command):  # else the journal is about to be removed
-            self._show_retry(sum(counts[state] for state in _FAILED))
+            self._show_retry(sum(number for state, number in counts.items() if state.has_failed))
         is_for_people = not self.options.shared.as_json
         await show_on_github(self.context.screen, self.journal, counts, words, is_for_people=is_for_people)
         return counts

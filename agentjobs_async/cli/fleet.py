@@ -27,7 +27,6 @@ __all__ = ["SubmitOptions", "WorkerOptions", "submit_tasks", "work"]
 
 
 _LOOK_SECONDS: Final = 2.0  # between two looks whether all has ended; one takes some 50 ms at 100,000 items
-_OPEN: Final = (State.PLANNED, State.SENDING, State.ACTIVE)
 
 
 @frozen
@@ -154,7 +153,7 @@ async def _ended_counts(journal: Journal) -> Mapping[State, int] | None:
     """Return how many items ended in which state; `None` while one has not, or while the database is gone."""
     with suppress(JournalError):
         counts = await journal.counts()
-        if not any(counts[state] for state in _OPEN):
+        if not any(number for state, number in counts.items() if state.is_open):
             return counts
     return None
 

@@ -17,7 +17,6 @@ from agentjobs_async.cli.out_forms import form_of
 
 __all__ = ["Out"]
 
-_ENDS: Final = (State.COMPLETED, State.FAILED, State.ARCHIVED, State.REJECTED, State.UNKNOWN, State.ABANDONED)
 _BLOCK_BYTES: Final = 65_536  # read at once: a file of results may have gigabytes
 _LAST_FILL_SECONDS: Final = 10.0  # what a run that was stopped may still take; the next run writes the rest
 
@@ -97,7 +96,7 @@ class Out:
         """
         if not self._is_regular:
             return
-        for state in _ENDS:
+        for state in (state for state in State if not state.is_open):
             async for row in journal.rows(state):
                 self.write_once(result_document(row_result(row)))
 

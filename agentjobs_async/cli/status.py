@@ -7,7 +7,6 @@ from attrs import frozen
 from agentjobs_async.batch import Journal, State, Where
 from agentjobs_async.batch._active_jobs import ActiveJobs
 from agentjobs_async.batch._workers import is_at_work, workers_of
-from agentjobs_async.batch.states import ENDED
 from agentjobs_async.cli._output.github import show_on_github
 from agentjobs_async.cli._output.hints import resume_command
 from agentjobs_async.cli._output.listing import row_in_words, table_lines
@@ -53,7 +52,7 @@ async def show_status(context: Context, journal: str, options: StatusOptions) ->
             await _show_rows(context, options, opened)
         words = tally(counts)
         await show_on_github(context.screen, opened, counts, words, is_for_people=is_table)
-        if is_idle and any(counts[state] for state in counts.keys() - ENDED):
+        if is_idle and any(number for state, number in counts.items() if state.is_open):
             _show_idle(context, opened, journal)
         if opened.moved_to is not None:
             context.screen.notice(f"This journal was moved to {opened.moved_to}, and can only be read.")

@@ -16,9 +16,8 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any, Final
 
 from agentjobs_async._validation import MAX_NAME_LENGTH
-from agentjobs_async.batch import Journal, JournalRow
+from agentjobs_async.batch import Journal, JournalRow, State
 from agentjobs_async.report.commands import COMMANDS
-from agentjobs_async.report.figures import ORDER
 from agentjobs_async.report.source import Source
 from agentjobs_async.report.texts import link_or_none, milliseconds, shown
 
@@ -155,7 +154,7 @@ def head_line(source: Source, **more: str) -> str:
         "address": source.address,
         "made": round(source.made_at * 1000),
         "pauses": source.pauses,
-        "order": ORDER,
+        "order": list(State),
         "commands": COMMANDS,
         **more,
     }

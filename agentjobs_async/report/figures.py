@@ -12,13 +12,8 @@ from attrs import define, field, frozen
 from agentjobs_async.batch import JournalRow, State
 from agentjobs_async.report.texts import decimal, seconds_between, span_text
 
-__all__ = ["ORDER", "Figures", "Tally", "Tile", "job_seconds"]
+__all__ = ["Figures", "Tally", "Tile", "job_seconds"]
 
-ORDER: Final = (
-    *(State.UNKNOWN, State.FAILED, State.REJECTED, State.COMPLETED, State.ARCHIVED),
-    *(State.ACTIVE, State.SENDING, State.PLANNED, State.ABANDONED),
-)
-"""The states as they are shown: what needs a person comes first."""
 _NONE: Final = "-"
 _HOUR_SECONDS: Final = 3600.0
 _FAST_PER_HOUR: Final = 600.0  # from here on a rate is easier to grasp per minute
@@ -75,7 +70,7 @@ class Figures:
         """The number of items in each state, those that need a person first."""
         return [
             Tile(state.value, f"{self.counts[state]:,}", _share(self.counts[state], self.total), state)
-            for state in ORDER
+            for state in State
             if self.counts[state] or state in {State.UNKNOWN, State.FAILED, State.COMPLETED}
         ]
 

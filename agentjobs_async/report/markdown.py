@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Final, TextIO
 
 from agentjobs_async.batch import JournalRow, State
-from agentjobs_async.report.figures import ORDER, Figures, Tally
+from agentjobs_async.report.figures import Figures, Tally
 from agentjobs_async.report.source import Source
 from agentjobs_async.report.texts import shown
 
@@ -49,7 +49,7 @@ def chart_lines(counts: Mapping[State, int]) -> Iterator[str]:
     """Return a blank line and a chart in Mermaid of how many items are in which state; nothing if there is no item."""
     if any(counts.values()):
         yield from ("", "```mermaid", "pie showData")
-        yield from (f'    "{state}" : {counts[state]}' for state in ORDER if counts.get(state))
+        yield from (f'    "{state}" : {counts[state]}' for state in State if counts.get(state))
         yield "```"
 
 
@@ -57,8 +57,8 @@ class MarkdownTable:
     """A table of items, those that need a person first, of which as many lines are kept as could fit."""
 
     def __init__(self) -> None:
-        self._by_state: dict[State, list[str]] = {state: [] for state in ORDER}
-        self._bytes = dict.fromkeys(ORDER, 0)
+        self._by_state: dict[State, list[str]] = {state: [] for state in State}
+        self._bytes = dict.fromkeys(State, 0)
         self._rows = 0
 
     def add(self, row: JournalRow) -> None:

@@ -17,3 +17,9 @@ def test_moves() -> None:
     }
     assert set(MOVES) == set(State)
     assert {state for state in State if not MOVES[state]} == ENDED - {State.UNKNOWN}
+
+
+def test_order() -> None:
+    """All lists of states have one order: what needs a person, what is under way, what has ended."""
+    order = "unknown failed rejected active sending planned abandoned archived completed"
+    assert list(State) == order.split()

@@ -59,7 +59,7 @@ def test_nothing_is_lost(
     assert {stat.S_IMODE(file.stat().st_mode) for file in left(state_directory)} == {0o600}
     assert main(["status"]) == 4
     shown = capsys.readouterr().out
-    assert re.fullmatch(rf"1 planned, 2 active: continue with\n  \S.* resume {journal}\n", shown)
+    assert re.fullmatch(rf"2 active, 1 planned: continue with\n  \S.* resume {journal}\n", shown)
     service.inject("document status=completed on=get forever")
     assert main(["resume", str(journal)]) == 0
     assert service.emulator.agents_started == {"a x": 1, "b x": 1, "c x": 1}

@@ -29,9 +29,9 @@ def test_figures() -> None:
     assert [(tile.name, tile.value) for tile in figures.outcomes] == [
         ("unknown", "1"),
         ("failed", "0"),
-        ("completed", "100"),
         ("planned", "1"),
         ("abandoned", "1"),
+        ("completed", "100"),
     ]
     assert [(tile.value, tile.note) for tile in figures.times] == [
         ("30 min 0 s", "median; p95 57 min 0 s"),

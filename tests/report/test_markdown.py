@@ -53,7 +53,7 @@ async def test_summary(tmp_path: Path) -> None:
     assert lines[0].startswith("## ")
     assert '    "unknown" : 1' in lines[lines.index("```mermaid") :]
     table = lines[lines.index(next(markdown_lines([]))) + 2 :]
-    assert [line.split(" | ")[1] for line in table][:4] == ["unknown", "failed", "rejected", "completed"]
+    assert [line.split(" | ")[1] for line in table][:4] == ["unknown", "failed", "rejected", "planned"]
     assert len(table) == 9
 
 

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-_STATES: Final = ("planned", "sending", "active", "completed", "failed", "archived", "rejected", "unknown", "abandoned")
+_STATES: Final = ("unknown", "failed", "rejected", "active", "sending", "planned", "abandoned", "archived", "completed")
+"""Those of `State`, which would load SQLAlchemy."""
 _OPTIONS: Final = (
     click.option(
         "--state", "states", multiple=True, type=click.Choice(_STATES), help="Items in this state; repeatable."

@@ -21,11 +21,6 @@ _MOST_BYTES: Final = 1_048_576  # of the summary of one step: GitHub drops a lon
 _MOST_ROWS: Final = 20_000  # of a summary: those of more than that never fit
 _READING_SECONDS: Final = 30.0  # a database that is gone does not hold up the end of a step
 _LONGEST_LINE: Final = 16_384  # characters
-_FAILED: Final = (State.FAILED, State.REJECTED)
-_ORDER: Final = (
-    *(*_FAILED, State.UNKNOWN, State.ARCHIVED, State.ACTIVE, State.SENDING, State.PLANNED, State.ABANDONED),
-    State.COMPLETED,
-)
 _ESCAPED: Final = {"%": "%25", "\r": "%0D", "\n": "%0A"}
 
 
@@ -55,7 +50,7 @@ async def show_on_github(
 
 def annotations(rows: Sequence[JournalRow]) -> Iterator[str]:
     """Return the lines by which GitHub Actions shows the first ten failed items of these as errors."""
-    failed = [row for row in rows if row.state in _FAILED]
+    failed = [row for row in rows if row.state.has_failed]
     for row in failed[:_MOST_ANNOTATIONS]:
         reason = (row.error and in_words(row.error)) or row.pr_link or "the agent has failed"
         text = one_line(f"{row.item_key} {row.state}: {reason}", _LONGEST_LINE)
@@ -103,7 +98,7 @@ def _plain(line: tuple[Styled, ...]) -> str:
 async def _worst_rows(journal: Journal, most: int) -> list[JournalRow]:
     """Return up to `most` rows, those that need a person first."""
     rows: list[JournalRow] = []
-    for state in _ORDER:
+    for state in State:
         async for row in journal.rows(state):
             if len(rows) == most:
                 return rows
