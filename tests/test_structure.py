@@ -104,7 +104,7 @@ LINES = {
     "batch": 7706,
     "durable": 968,
     "engines": 472,
-    "report": 2208,
+    "report": 2182,
     "web": 543,
     "testing": 2551,
     "prometheus": 123,
@@ -116,7 +116,7 @@ CROWDED = {"batch": 27, "batch/_store": 23, "cli": 40}
 """The folders with more modules than they should have, and how many they may have until then."""
 
 SMALL = {
-    *("batch._backlog", "cli.moving"),
+    *("batch._backlog", "cli.moving", "report.tables"),
     *("cli.watching", "cli._commands.filters", "report.live.known", "testing._settings"),
 }
 """The modules that are too small to stand alone."""

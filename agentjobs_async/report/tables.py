@@ -1,21 +1,18 @@
-"""The formats with one line for each item: CSV, and the job log of GNU parallel."""
+"""The items of a journal as comma-separated values."""
 
 import csv
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any, Final, TextIO
 
-from agentjobs_async.batch import JournalRow, State
+from agentjobs_async.batch import JournalRow
 from agentjobs_async.report.figures import job_seconds
 from agentjobs_async.report.source import Source
-from agentjobs_async.report.texts import is_formula, link_or_none, seconds_between, shown
+from agentjobs_async.report.texts import is_formula, link_or_none, shown
 
-__all__ = ["write_csv", "write_joblog"]
+__all__ = ["write_csv"]
 
 _MOST_CELL: Final = 32_000  # characters; spreadsheets refuse a cell of more than 32,767
-_MOST_COMMAND: Final = 1000  # characters of a line of the log
-_EXIT_CODES: Final = {State.COMPLETED: 0, State.FAILED: 1, State.ARCHIVED: 1, State.REJECTED: 1, State.UNKNOWN: 4}
-"""The items that a log of ended jobs has, with the exit codes of the command line."""
 
 _COLUMNS: Final[dict[str, Callable[[JournalRow], Any]]] = {
     "number": lambda row: row.number,
@@ -55,24 +52,3 @@ def _inert(value: object) -> object:
         return value
     text = shown(value, _MOST_CELL)
     return f"'{text}" if is_formula(text) else text
-
-
-async def write_joblog(source: Source, stream: TextIO) -> None:
-    """Write what has ended as the job log of GNU parallel: Host is the project, Send the bytes of the prompt."""
-    stream.write("Seq\tHost\tStarttime\tJobRuntime\tSend\tReceive\tExitval\tSignal\tCommand\n")
-    async for row in source.rows():
-        if row.state in _EXIT_CODES:
-            begun = row.created_at or row.sent_at or row.planned_at
-            cells = (
-                str(row.number),
-                _one_cell(row.project_id or ":"),  # parallel's own word for the local host
-                f"{0 if begun is None else begun.timestamp():.3f}",
-                f"{seconds_between(begun, row.ended_at) or 0:10.3f}",
-                *(str(len(row.prompt.encode(errors="replace"))), "0", str(_EXIT_CODES[row.state]), "0"),
-                _one_cell(f"{row.item_key} {row.prompt}" if source.prompts else row.item_key),
-            )
-            stream.write("\t".join(cells) + "\n")
-
-
-def _one_cell(text: str) -> str:
-    return shown(text, _MOST_COMMAND).replace("\t", " ").replace("\n", " ")

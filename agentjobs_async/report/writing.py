@@ -10,7 +10,7 @@ from agentjobs_async.report.html import check_installed, write_html
 from agentjobs_async.report.junit import write_junit
 from agentjobs_async.report.markdown import write_markdown
 from agentjobs_async.report.source import Source
-from agentjobs_async.report.tables import write_csv, write_joblog
+from agentjobs_async.report.tables import write_csv
 from agentjobs_async.report.trace import write_trace
 
 __all__ = ["FORMATS", "check_format", "format_of", "write_report"]
@@ -18,14 +18,13 @@ __all__ = ["FORMATS", "check_format", "format_of", "write_report"]
 _WRITERS: Final[dict[str, Callable[[Source, TextIO], Awaitable[None]]]] = {
     "html": write_html,
     "csv": write_csv,
-    "joblog": write_joblog,
     "trace": write_trace,
     "junit": write_junit,
     "markdown": write_markdown,
 }
 FORMATS: Final = tuple(_WRITERS)
 """The formats of a report, the default first."""
-_SUFFIXES: Final = {".csv": "csv", ".md": "markdown", ".xml": "junit", ".json": "trace", ".tsv": "joblog"}
+_SUFFIXES: Final = {".csv": "csv", ".md": "markdown", ".xml": "junit", ".json": "trace"}
 
 
 def format_of(file: str) -> str:
@@ -56,9 +55,8 @@ async def write_report(journal: Journal, stream: TextIO, *, format: str = "html"
         journal: The open journal.
         stream: Open for text, best in UTF-8.
         format: `html`, one page to look at, which fetches nothing (needs the extra `report`); `csv`, for spreadsheets;
-            `joblog`, the columns of GNU parallel, of what has ended; `trace`, trace events for Chrome and Perfetto;
-            `junit`, a case for each item, for build servers; or `markdown`, at most 1 MiB, such as a summary of a step
-            on GitHub.
+            `trace`, trace events for Chrome and Perfetto; `junit`, a case for each item, for build servers; or
+            `markdown`, at most 1 MiB, such as a summary of a step on GitHub.
         prompts: Whether the prompts are shown; `markdown` never shows them. Errors of a server may quote one.
 
     Raises:

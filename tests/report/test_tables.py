@@ -30,16 +30,3 @@ async def test_formulas(tmp_path: Path) -> None:
     assert max(map(len, cells)) == 32_000
     assert text.replace("\n", "").isprintable() or "\u200d" in text
     assert "\u202e" not in text
-
-
-async def test_joblog(tmp_path: Path) -> None:
-    """What has ended has the nine columns of GNU parallel, with the exit codes of the command line."""
-    await run_some(tmp_path / "run.db")
-    head, *lines = (await report_of(tmp_path / "run.db", format="joblog")).splitlines()
-    assert head.split("\t") == [
-        *("Seq", "Host", "Starttime", "JobRuntime", "Send", "Receive", "Exitval", "Signal", "Command")
-    ]
-    cells = [line.split("\t") for line in lines]
-    assert {len(row) for row in cells} == {9}
-    assert [row[6] for row in cells] == ["0", "0", "1", "4", "0", "1", "1", "0"]
-    assert cells[0][8] == "page-1 Document the page 1"

@@ -14,7 +14,7 @@ from agentjobs_async.cli._commands.journal_arguments import existing, journal_ar
 from agentjobs_async.cli._commands.options import TEXT, WRITTEN_FILE
 from agentjobs_async.cli.process import run_action
 
-_FORMATS: Final = ("html", "csv", "joblog", "trace", "junit", "markdown")
+_FORMATS: Final = ("html", "csv", "trace", "junit", "markdown")
 _PROMPTS: Final = click.option(
     "--prompts/--no-prompts", default=True, help="Whether the prompts are shown.  [default: prompts]"
 )

@@ -96,7 +96,7 @@ def test_no_command_of_a_key(service: EmulatorThread, tmp_path: Path, capsys: Ca
     main(["retry", "--journal", db, "--dry-run"])
     main(["resolve", "--journal", db, HOSTILE, "--abandon"])
     main(["export", db])
-    for form in ("html", "csv", "joblog", "trace", "junit", "markdown"):
+    for form in ("html", "csv", "trace", "junit", "markdown"):
         main(["report", db, "--format", form])
     main(["get", HOSTILE])
     printed = capsys.readouterr()
