@@ -101,14 +101,14 @@ LINES = {
     "_http": 1895,
     "_polling": 3409,
     "tracing": 269,
-    "batch": 7706,
+    "batch": 7742,
     "durable": 968,
     "engines": 472,
     "report": 2182,
     "web": 543,
     "testing": 2551,
     "prometheus": 123,
-    "cli": 7268,
+    "cli": 7220,
 }
 """Of each room."""
 

@@ -10,6 +10,7 @@ from agentjobs_async import AgentJob, AgentJobsError, JournalError
 from agentjobs_async.batch._create_failures import Failure, classify, pause_after
 from agentjobs_async.batch._item_run import ItemRun, Phase
 from agentjobs_async.batch._store.entries import Lease, NoRoom
+from agentjobs_async.batch._store.rows import JournalRow
 from agentjobs_async.batch._throttles import Permit
 from agentjobs_async.batch.items import BatchResult, Outcome
 from agentjobs_async.batch.states import State
@@ -147,6 +148,7 @@ class ItemCreate:
                 self.item.row.prompt,
                 project_id=self.item.project_id,
                 timeout=min(self.item.timeout, _LONGEST_CREATE_SECONDS),
+                label=self.item.key,
                 retry=False,  # here a 429, or a dead network, holds creates back
                 **(dict[str, Any]() if self._lease is None else {"before_send": self._lease.holds}),
             )
@@ -197,11 +199,11 @@ class ItemCreate:
         """Record a create that gave no job, and decide whether it is sent again."""
         match classify(error):
             case Failure.UNKNOWN:
-                await self.item.context.entries.mark_unknown(self.item.row.key, error, claim=self.item.claim)
+                self._keep(await self.item.context.entries.mark_unknown(self.item.key, error, claim=self.item.claim))
                 self.item.set_state(State.UNKNOWN)
                 return self._end(Outcome.UNKNOWN, error)
             case Failure.REJECTED:
-                await self.item.context.entries.mark_rejected(self.item.row.key, error, claim=self.item.claim)
+                self._keep(await self.item.context.entries.mark_rejected(self.item.key, error, claim=self.item.claim))
                 self.item.set_state(State.REJECTED)
                 return self._end(Outcome.REJECTED, error)
             case Failure.WITHHELD:
@@ -229,8 +231,12 @@ class ItemCreate:
                 return _AGAIN if self.item.left_seconds > 0 else self._end(Outcome.TIMED_OUT, error)
 
     async def _plan_again(self, error: Exception | None) -> None:
-        await self.item.context.entries.release_claim(self.item.row.key, error, claim=self.item.claim)
+        self._keep(await self.item.context.entries.release_claim(self.item.key, error, claim=self.item.claim))
         self.item.set_state(State.PLANNED)
+
+    def _keep(self, row: JournalRow | None) -> None:
+        """Keep the row as it was recorded; `None` where another owner had changed it."""
+        self.item.row = row or self.item.row
 
     def _end(self, outcome: Outcome, error: Exception) -> Ended:
         return Ended(self.item.result(outcome, error))

@@ -95,6 +95,7 @@ class ItemRun:
     """One item under way.
 
     Attributes:
+        row: Its row when it began; the one that its end, or why it was planned again, has left since.
         state: Where its row is: planned, sending or active.
         since: Loop time of the last change of `state`.
         slot: Its slot of `max_active`, which it keeps until `leave_slot`.
@@ -170,7 +171,8 @@ class ItemRun:
 
     def result(self, outcome: Outcome, error: Exception, job: AgentJob | None = None) -> BatchResult:
         """Return a result without an ended job."""
-        return BatchResult(self.row.item, outcome, job, error, self.ref if isinstance(self.ref, JobRef) else None)
+        ref = self.ref if isinstance(self.ref, JobRef) else None
+        return BatchResult(self.row.item, outcome, job, error, ref, self.row)
 
     def leave_slot(self) -> None:
         """Release the slot; that of an unknown item stays taken for a time, since its agent may be at work."""

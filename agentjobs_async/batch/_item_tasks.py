@@ -100,6 +100,7 @@ class ItemTasks:
                 now - item.since,
                 item.ref if isinstance(item.ref, JobRef) else None,
                 item.row.prompt,
+                item.row,
             )
             for item in self._under_way()
         ]

@@ -9,8 +9,8 @@ from agentjobs_async.batch._create_failures import ends_the_run
 from agentjobs_async.batch._item_create import Ended, ItemCreate
 from agentjobs_async.batch._item_run import ItemRun, Phase
 from agentjobs_async.batch._store.entries import Entries
+from agentjobs_async.batch._store.rows import JournalRow
 from agentjobs_async.batch.items import BatchResult, Outcome
-from agentjobs_async.batch.states import ENDED
 from agentjobs_async.telemetry.links import resumed_from
 
 
@@ -43,10 +43,10 @@ async def run_item(item: ItemRun) -> BatchResult | None:
 async def _wait(item: ItemRun, target: AgentJob | JobRef | str) -> BatchResult:
     ended = await result_of(_watch(item, target))
     job_id = item.ref.job_id if isinstance(item.ref, JobRef) else item.ref
-    outcome = await record_end(item.context.entries, item.row.key, job_id, ended, item.polls)
+    outcome, item.row = await record_end(item.context.entries, item.row.key, job_id, ended, item.polls)
     if isinstance(ended, AgentJob):
         error = AgentJobsError("its item was given another job meanwhile") if outcome is Outcome.UNFINISHED else None
-        return BatchResult(item.row.item, outcome, ended, error, ended.ref)
+        return BatchResult(item.row.item, outcome, ended, error, ended.ref, item.row)
     return item.result(outcome, ended, ended.last_job if isinstance(ended, WaitTimeoutError) else None)
 
 
@@ -73,10 +73,11 @@ async def result_of(wait: Awaitable[AgentJob]) -> AgentJob | Exception:
 
 async def record_end(
     entries: Entries, key: str, job_id: str | None, ended: AgentJob | Exception, polls: int
-) -> Outcome:
-    """Record how the wait for a job ended, after `polls` polls of it in all, and return what that means for its item.
+) -> tuple[Outcome, JournalRow]:
+    """Record how the wait for a job ended, after `polls` polls of it in all.
 
-    Where the item was abandoned, or given another job, since the wait began, it stays so.
+    Return what that means for its item, and its row as it is then. Where the item was abandoned, or given another job,
+    since the wait began, it stays so.
 
     Raises:
         JournalError: The journal can't be written.
@@ -92,7 +93,7 @@ async def record_end(
     else:
         recorded = await entries.record_error(key, ended, polls, of_job=job_id)
         outcome = Outcome.TIMED_OUT if isinstance(ended, WaitTimeoutError) else Outcome.UNFINISHED
-    if recorded:
-        return outcome
-    state = (await entries.get_many([key]))[key].state  # the same end, where a commit was repeated
-    return Outcome(state.value) if state in ENDED else Outcome.UNFINISHED
+    if recorded is not None:
+        return outcome, recorded
+    row = (await entries.get_many([key]))[key]  # of the same end, where a commit was repeated
+    return Outcome.UNFINISHED if row.state.is_open else Outcome(row.state.value), row

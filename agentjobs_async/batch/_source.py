@@ -40,7 +40,7 @@ async def earlier(
         if row is not None and row.state is State.UNKNOWN:
             told.add(row.number)
             error = InvalidInputError(f"{row.error}; look whether its agent runs, and resolve it")
-            yield BatchResult(row.item, Outcome.UNKNOWN, None, error)
+            yield BatchResult(row.item, Outcome.UNKNOWN, None, error, row=row)
     after = 0
     while found := await entries.page(after, state=State.ACTIVE, until=last, size=_PAGE_ROWS):
         after = found[-1].number

@@ -3,12 +3,15 @@
 import json
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from attrs import field, frozen
 
 from agentjobs_async import AgentJob, InvalidInputError, JobRef
 from agentjobs_async._validation import checked_id, checked_name, checked_prompt
+
+if TYPE_CHECKING:  # it imports this module
+    from agentjobs_async.batch._store.rows import JournalRow
 
 __all__ = [
     "BatchItem",
@@ -71,6 +74,7 @@ class BatchResult:
         job: The job that ended, or as it was seen last; `None` when none was seen.
         error: Why there is no ended job; `None` when there is one. A `failed` item whose job is gone has one, too.
         ref: The job, also where it was not seen; `None` when no id is known.
+        row: The item's row when its end was recorded; `None` for an item that is refused, and so has no row of its own.
     """
 
     item: BatchItem
@@ -78,6 +82,7 @@ class BatchResult:
     job: AgentJob | None = None
     error: Exception | None = None
     ref: JobRef | None = None
+    row: "JournalRow | None" = field(default=None, repr=False, eq=False)
 
 
 Refusals = list[tuple[BatchItem, InvalidInputError]]

@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping
 
-from attrs import frozen
+from attrs import field, frozen
 
 from agentjobs_async import Estimate, JobRef
+from agentjobs_async.batch._store.rows import JournalRow
 from agentjobs_async.batch.items import Outcome
 from agentjobs_async.batch.states import State
 
@@ -46,6 +47,7 @@ class ActiveItem:
         age: Seconds that it has been in this state.
         ref: Its job; `None` before that is known.
         prompt: Its prompt.
+        row: Its row, as the run knows it.
     """
 
     key: str
@@ -53,3 +55,4 @@ class ActiveItem:
     age: float
     ref: JobRef | None
     prompt: str = ""
+    row: JournalRow | None = field(default=None, repr=False, eq=False)

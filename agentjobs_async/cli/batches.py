@@ -138,7 +138,7 @@ class _Run:
 
     async def _show_each(self, batch: Batch) -> None:
         async for result in batch:
-            await self.display.show_result(result, batch, self.journal)
+            self.display.show_result(result)
 
     async def _stop(self, batch: Batch) -> None:
         if self.context.interruption.exit_code is None:

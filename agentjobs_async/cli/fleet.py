@@ -123,7 +123,7 @@ async def _work_off(
         stop.set()
 
     async with worker, display.shown(worker, journal):
-        showing = asyncio.create_task(_show_each(results, display, worker, journal))
+        showing = asyncio.create_task(_show_each(results, display))
         showing.add_done_callback(lambda _: stop.set())
         looking = asyncio.create_task(_stop_at_the_end(worker, stop)) if options.until_done else None
         ending = None if options.seconds is None else asyncio.get_running_loop().call_later(options.seconds, stop.set)
@@ -158,11 +158,9 @@ async def _ended_counts(journal: Journal) -> Mapping[State, int] | None:
     return None
 
 
-async def _show_each(
-    results: asyncio.Queue[BatchResult | None], display: RunDisplay, worker: BatchWorker, journal: Journal
-) -> None:
+async def _show_each(results: asyncio.Queue[BatchResult | None], display: RunDisplay) -> None:
     while (result := await results.get()) is not None:
-        await display.show_result(result, worker, journal)
+        display.show_result(result)
 
 
 def _shared(address: str) -> Journal:

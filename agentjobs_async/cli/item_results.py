@@ -20,9 +20,9 @@ _OUTCOMES: Final = {
 _JOB_ENDED: Final = frozenset({State.COMPLETED, State.FAILED, State.ARCHIVED})
 
 
-def run_result(result: BatchResult, row: JournalRow | None) -> Result:
-    """Return how an item ended in this run; `row` is its row, `None` where the journal has or shows none."""
-    job, error = result.job, result.error
+def run_result(result: BatchResult) -> Result:
+    """Return how an item ended in this run."""
+    job, error, row = result.job, result.error, result.row
     return Result(
         None if row is None else row.number,
         Outcome(result.outcome),

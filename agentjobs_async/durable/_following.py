@@ -202,7 +202,7 @@ class Following:
                 record = partial(record_end, self.entries, followed.key, job_id, ended, followed.polls)
                 # A sweep may find the end in the row before this task knows that it is there.
                 followed.is_recorded = True
-                outcome = await _retried(record)
+                outcome, _ = await _retried(record)
                 followed.is_recorded = False
                 if outcome not in _NO_ENDS:
                     break

@@ -130,9 +130,11 @@ class FakeSession:
         project_id: str | None = None,
         timeout: float,  # noqa: ASYNC109 - the session's face
         retry: bool,
+        label: str,
         before_send: Callable[[], bool] = lambda: True,
     ) -> AgentJob:
         assert timeout > 0
+        assert label
         assert not retry
         await self.connect()
         if not before_send():

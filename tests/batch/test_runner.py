@@ -70,6 +70,7 @@ async def test_each_its_own_fate(journal: Journal) -> None:
     }
     assert set(session.agents.values()) == {1}
     rows = {row.key: row async for row in journal.rows()}
+    assert {result.item.key: result.row for result in results} == rows
     assert all(row.job_id and row.pr_link and row.project_id == "docs" for row in (rows["k8"], rows["k9"]))
     assert (rows["k5"].state, rows["k0"].state, rows["k3"].error) == ("active", "rejected", None)
     assert str(rows["k0"].error).startswith("RejectedError: HTTP 422: no")
@@ -86,7 +87,7 @@ async def test_duplicates_and_bad_items(journal: Journal) -> None:
     results = await run(session, iter([one, one, *bad, BatchItem("a", "second")]), journal, max_active=2)
     rejections = [result for result in results if result.outcome == "rejected"]
     assert len(rejections) == 2 + len(bad)
-    assert {type(result.error) for result in rejections} == {InvalidInputError}
+    assert {(type(result.error), result.row) for result in rejections} == {(InvalidInputError, None)}
     assert session.agents == {"first": 1}
     assert states([row async for row in journal.rows()]) == {"a": "completed"}
     assert outcomes(await run(session, iter([one, one]), journal)) == {"a": "rejected"}  # also where its row has ended

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from agentjobs_async import AgentJob, AgentJobsSession, InvalidInputError, JobRef, JobStatus, SessionClosedError
-from agentjobs_async.batch import BatchItem, FleetLimits, Journal, Where, run_batch
+from agentjobs_async.batch import BatchItem, FleetLimits, Journal, JournalRow, Where, run_batch
 from agentjobs_async.batch._store.entries import Entries
 from agentjobs_async.durable import DurableEntry, DurableJobs
 from agentjobs_async.testing import Emulator, JobScript
@@ -260,7 +260,7 @@ async def test_abandoned(
     """A job that is abandoned while it is followed has ended as that, also where its own end is seen first."""
     work = Entries.mark_ended
 
-    async def abandon_first(entries: Entries, *ended: Any) -> bool:
+    async def abandon_first(entries: Entries, *ended: Any) -> JournalRow | None:
         await file_journal.abandon("k")
         return await work(entries, *ended)
 

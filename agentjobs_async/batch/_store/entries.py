@@ -17,7 +17,7 @@ from agentjobs_async.batch._store import retries, shared, statements, times
 from agentjobs_async.batch._store.limits import set_limits
 from agentjobs_async.batch._store.plan import plan
 from agentjobs_async.batch._store.reader import Reader
-from agentjobs_async.batch._store.rows import JournalRow, refusal_text, rows_of
+from agentjobs_async.batch._store.rows import JournalRow, refusal_text, row_of, rows_of
 from agentjobs_async.batch._store.schema import ENTRIES, PAUSES, Moment
 from agentjobs_async.batch._store.writer import Database
 from agentjobs_async.batch.items import BatchItem, context_text
@@ -184,8 +184,8 @@ class Entries(Reader):
                 del self._unanswered[claim]
         return tuple(row.key for row in taken)
 
-    async def release_claim(self, key: str, error: Exception | None, *, claim: str | None = None) -> bool:
-        """Release a claim: nothing was sent, or the server did nothing about it.
+    async def release_claim(self, key: str, error: Exception | None, *, claim: str | None = None) -> JournalRow | None:
+        """Release a claim: nothing was sent, or the server did nothing about it. Return the row if this moved it.
 
         Args:
             key: The row's key.
@@ -201,33 +201,46 @@ class Entries(Reader):
     async def mark_created(self, key: str, ref: JobRef, traceparent: str | None = None) -> bool:
         """Record a job's id, and the span that created it, even where the row has become unknown meanwhile."""
         values = {"job_id": ref.job_id, "project_id": ref.project_id, "error": None, "traceparent": traceparent}
-        return await self._move(key, State.ACTIVE, ("sent_at", "created_at", "seen_at"), **values)
+        return await self._move(key, State.ACTIVE, ("sent_at", "created_at", "seen_at"), **values) is not None
 
     async def keep_job(self, key: str, ref: JobRef, traceparent: str | None) -> bool:
         """Record a job's id; return whether the row has it, be it from a commit before whose answer was lost."""
         recorded = await self.mark_created(key, ref, traceparent)
         return recorded or (await self.get_many([key]))[key].job_id == ref.job_id
 
-    async def mark_ended(self, key: str, job: AgentJob, polls: int | None = None) -> bool:
-        """Record how a job ended, and how often it was polled by all runs; `None` leaves that number as it is."""
+    async def mark_ended(self, key: str, job: AgentJob, polls: int | None = None) -> JournalRow | None:
+        """Record how a job ended, and how often it was polled by all runs; `None` leaves that number as it is.
+
+        Return the row if this moved it.
+        """
         values = {"pr_link": job.pr_link and self._mask(job.pr_link), "error": None, **_polls(polls)}
         return await self._move(key, State(job.status), ("seen_at",), of_job=job.id, **values)
 
-    async def mark_rejected(self, key: str, error: Exception, *, claim: str | None = None) -> bool:
-        """Record that the service refused a create: of `claim`, or of any claim of this owner."""
+    async def mark_rejected(self, key: str, error: Exception, *, claim: str | None = None) -> JournalRow | None:
+        """Record that the service refused a create: of `claim`, or of any claim of this owner.
+
+        Return the row if this moved it.
+        """
         values = {"error": self._text(error), "refusal": refusal_text(error, self._mask)}
         return await self._move_mine(key, State.REJECTED, claim, sent_at=self._clock(), **values)
 
-    async def mark_unknown(self, key: str, error: Exception, *, claim: str | None = None) -> bool:
-        """Record that a create may have started an agent: of `claim`, or of any claim of this owner."""
+    async def mark_unknown(self, key: str, error: Exception, *, claim: str | None = None) -> JournalRow | None:
+        """Record that a create may have started an agent: of `claim`, or of any claim of this owner.
+
+        Return the row if this moved it.
+        """
         return await self._move_mine(key, State.UNKNOWN, claim, sent_at=self._clock(), error=self._text(error))
 
     async def record_error(
         self, key: str, error: Exception, polls: int | None = None, *, of_job: str | None = None
-    ) -> bool:
-        """Record what ended the wait for a job that has not ended, and how many polls there were in all."""
+    ) -> JournalRow | None:
+        """Record what ended the wait for a job that has not ended, and how many polls there were in all.
+
+        Return the row if it is active, by the job `of_job` where that is given.
+        """
         values = {"error": self._text(error), **self._changed(), **_polls(polls)}
-        return (await self._database.write(statements.record_error(key, of_job, **values)))[0] == 1
+        _, found = await self._database.write(statements.record_error(key, of_job, **values))
+        return row_of(found[0]) if found else None
 
     async def record_seen(self, seen: Sequence[Seen]) -> None:
         """Record when jobs that have not ended were seen last, and how often they were polled."""
@@ -252,8 +265,11 @@ class Entries(Reader):
             resolving = (times.keep_send(key), times.delete_old_sends(self._clock()), again)
         return (await self._database.write(*resolving))[0] == 1
 
-    async def mark_gone(self, key: str, error: NotFoundError, polls: int, *, of_job: str | None) -> bool:
-        """End an active row of `of_job` as failed, since that job is gone; record how many polls there were."""
+    async def mark_gone(self, key: str, error: NotFoundError, polls: int, *, of_job: str | None) -> JournalRow | None:
+        """End an active row of `of_job` as failed, since that job is gone; record how many polls there were.
+
+        Return the row if this moved it.
+        """
         text = one_line(self._mask(f"its job is gone: {error.message}"), _LONGEST_ERROR_BYTES)
         values = {"error": text, "refusal": refusal_text(error, self._mask), **_polls(polls)}
         return await self._move(key, State.FAILED, of_job=of_job, **values)
@@ -300,20 +316,20 @@ class Entries(Reader):
         await self._database.flush(statements.nothing())
         await self.take_back()
 
-    async def _move_mine(self, key: str, target: State, claim: str | None, **values: Any) -> bool:
+    async def _move_mine(self, key: str, target: State, claim: str | None, **values: Any) -> JournalRow | None:
         """Move a row with the claim `claim`, or any claim of this owner: another owner's row stays as it is."""
         return await self._move(key, target, **values, **({"owner": self.owner} if claim is None else {"claim": claim}))
 
-    async def _move(self, key: str, target: State, times: Sequence[str] = (), **values: Any) -> bool:
-        """Move a row, and set these columns, and that of its end, to the present time."""
+    async def _move(self, key: str, target: State, times: Sequence[str] = (), **values: Any) -> JournalRow | None:
+        """Move a row, set these columns, and that of its end, to the present time, and return it as it is then."""
         ending = () if MOVES[target] else ("ended_at",)
         values |= self._changed(*ending, *times)
         statement, parameters = statements.move(key, target, **values)
         claim = self._claims.get(key)
-        is_moved = (await self._database.write(statement, parameters=parameters))[0] == 1
-        if is_moved and self._claims.get(key) == claim:  # not a newer one
+        _, found = await self._database.write(statement, parameters=parameters)
+        if found and self._claims.get(key) == claim:  # not a newer one
             self._claims.pop(key, None)
-        return is_moved
+        return row_of(found[0]) if found else None
 
     def unknown_columns(self) -> dict[str, Any]:
         """Return the columns of a row that becomes unknown since its owner ended."""

@@ -74,8 +74,8 @@ def move(
     owner: str | None = None,
     of_job: str | None = None,
     **values: Any,
-) -> tuple[Update, dict[str, Any]]:
-    """Move a row to `target` where the table of moves allows it; touch no row otherwise.
+) -> tuple[ReturningUpdate[Any], dict[str, Any]]:
+    """Move a row to `target` where the table of moves allows it, and return it as it is then; touch none otherwise.
 
     Return the statement and its parameters.
 
@@ -102,7 +102,9 @@ def move(
 
 
 @cache
-def _moving(target: State, origin: State | None, borne: tuple[str, ...], changed: tuple[str, ...]) -> Update:
+def _moving(
+    target: State, origin: State | None, borne: tuple[str, ...], changed: tuple[str, ...]
+) -> ReturningUpdate[Any]:
     """Return the statement of a move. It is built once: building it costs more than executing it on SQLite."""
     allowed = origins(target)
     if origin is not None:
@@ -112,7 +114,7 @@ def _moving(target: State, origin: State | None, borne: tuple[str, ...], changed
     moving = update(ENTRIES).where(_ROW.state.in_([literal_column(f"'{state}'") for state in sorted(allowed)]))
     moving = moving.where(*(_ROW[name] == bindparam(f"its_{name}") for name in ("key", *borne)))
     new = {name: bindparam(f"new_{name}", type_=_ROW[name].type) for name in changed}
-    return moving.values(state=literal_column(f"'{target}'"), **new)
+    return moving.values(state=literal_column(f"'{target}'"), **new).returning(*SHOWN)
 
 
 def resolve(key: str, target: State, resolution: str, **values: Any) -> Update:
@@ -165,9 +167,9 @@ def take_back(claims: Mapping[str, str], **values: Any) -> ReturningUpdate[Any]:
     )
 
 
-def record_error(key: str, of_job: str | None, **values: Any) -> Update:
-    """Change columns of an active row without moving it, where it has the job `of_job`; `None` for any."""
-    rows = update(ENTRIES).where(_ROW.key == key, _ROW.state == State.ACTIVE).values(**values)
+def record_error(key: str, of_job: str | None, **values: Any) -> ReturningUpdate[Any]:
+    """Change columns of an active row, and return it; with `of_job`, only where it has this job."""
+    rows = update(ENTRIES).where(_ROW.key == key, _ROW.state == State.ACTIVE).values(**values).returning(*SHOWN)
     return rows if of_job is None else rows.where(_ROW.job_id == of_job)
 
 

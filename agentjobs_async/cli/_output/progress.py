@@ -4,7 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Final, Protocol
 
 from agentjobs_async import AgentJobsError, CreateOutcomeUnknownError, Hook, JournalError, NotSentError
@@ -85,35 +85,31 @@ class RunDisplay:
     async def shown(self, run: Watched, journal: Journal) -> AsyncIterator[None]:
         """Show the live view inside the block, if there is a terminal."""
         self._run = run
+        if self._changes is not None:
+            self._changes.run = run  # at once: the run has begun nothing yet
         await self._count(journal)
         counting = asyncio.create_task(self._keep_counting(run, journal))
-        changes = nullcontext() if self._changes is None else self._changes.reported(run, journal)
         try:
-            async with changes, self._screen.live_view(lambda width, height: self._lines(run, width, height)):
+            async with self._screen.live_view(lambda width, height: self._lines(run, width, height)):
                 yield
         finally:
             self._run = None
             counting.cancel()
 
-    async def show_result(self, result: BatchResult, run: Watched, journal: Journal) -> None:
+    def show_result(self, result: BatchResult) -> None:
         """Show how an item ended.
 
         Raises:
             AgentJobsError: The file for results cannot be written.
         """
         self._last_line_at = time.monotonic()
-        row = None
-        with suppress(JournalError):  # the result is shown without what the journal knows of it
-            row = (await journal._entries.get_many([result.item.key])).get(result.item.key)
-            if self._changes is not None:
-                await self._changes.flush(run, journal)
-        if row is not None:
-            self._durations.add(row)
-        shown = run_result(result, row)
+        if result.row is not None:
+            self._durations.add(result.row)
+        shown = run_result(result)
         if self._out is not None:
             (self._out.write if result.outcome in _OPEN else self._out.write_once)(result_document(shown))
-        if self._changes is not None:
-            self._changes.ended(result.ref, row)
+        if self._changes is not None and result.ref is not None:
+            self._changes.forget(result.ref)
         if result.outcome is Outcome.TIMED_OUT:
             self.timed_out[result.item.key] = shown
         self._report.end(shown)

@@ -1,5 +1,6 @@
 import asyncio
 import itertools
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from types import NoneType
 from typing import Any
@@ -33,16 +34,16 @@ async def move(journal: Journal, key: str, target: State) -> bool:
     if target is State.SENDING:
         return isinstance(await entries.claim(key), str)
     if target in {State.COMPLETED, State.FAILED, State.ARCHIVED}:
-        return await entries.mark_ended(key, AgentJob("job_1", "docs", str(target)))
+        return await entries.mark_ended(key, AgentJob("job_1", "docs", str(target))) is not None
     row = (await entries.get_many([key]))[key]
-    moves = {
+    moves: dict[State, Callable[[], Awaitable[object]]] = {
         State.PLANNED: lambda: entries.release_claim(key, WHY),
         State.ACTIVE: lambda: entries.mark_created(key, REF),
         State.REJECTED: lambda: entries.mark_rejected(key, WHY),
         State.UNKNOWN: lambda: entries.mark_unknown(key, WHY),
         State.ABANDONED: lambda: entries.abandon(row),
     }
-    return await moves[target]()
+    return bool(await moves[target]())
 
 
 async def test_every_pair_of_states(journal: Journal) -> None:

@@ -1,12 +1,27 @@
 """The display of a run."""
 
+from collections import Counter
+
 import pytest
 from attrs import evolve
+from sqlalchemy import Executable
 
 from agentjobs_async import AgentJobsError, AgentJobsSession, NotSentError
-from agentjobs_async.batch import ActiveItem, BatchItem, BatchStats, BatchWorker, FleetLimits, Journal, Rate, State
+from agentjobs_async.batch import (
+    ActiveItem,
+    BatchItem,
+    BatchStats,
+    BatchWorker,
+    FleetLimits,
+    Journal,
+    Rate,
+    State,
+    run_batch,
+)
+from agentjobs_async.batch._store.writer import Database, Rows
 from agentjobs_async.cli._output.progress import RunDisplay
-from agentjobs_async.cli._output.reports import ItemLines
+from agentjobs_async.cli._output.reports import ItemLines, JsonLines
+from agentjobs_async.testing import Emulator, JobScript
 from tests.cli.checks import Captured, screen
 
 
@@ -21,6 +36,33 @@ async def test_queue_of_the_rate(db: str) -> None:
             await journal.set_limits(FleetLimits(create_rate=create_rate))
             await display._count(journal)
             assert display._queue == queue
+
+
+@pytest.mark.parametrize("count", [6, 60])
+async def test_results_need_no_queries(db: str, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run reads the journal a few times, however many results and changes are shown."""
+    monkeypatch.setattr("agentjobs_async.cli._output.progress._COUNT_SECONDS", 3600.0)
+    reads, shown = Counter[str](), 0
+    read = Database.read
+
+    async def counted(database: Database, statement: Executable) -> Rows:
+        reads[str(statement)] += 1
+        return await read(database, statement)
+
+    display = RunDisplay(screen(), JsonLines(screen()), None)
+    async with (
+        Emulator(script=JobScript(duration=0.01)) as emulator,
+        emulator.session(project_id="docs", hooks=display.hooks) as session,
+        Journal.open(db) as journal,
+    ):
+        await journal.add(BatchItem(f"k{number}", "x") for number in range(count))
+        monkeypatch.setattr(Database, "read", counted)
+        async with run_batch(session, (), journal=journal) as batch, display.shown(batch, journal):
+            async for result in batch:
+                display.show_result(result)
+                shown += 1
+    assert shown == count
+    assert reads.total() <= 12
 
 
 async def test_a_log_that_is_silent(db: str, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
