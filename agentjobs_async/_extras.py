@@ -9,7 +9,7 @@ _EXTRAS: Final = {
     **dict.fromkeys(("filelock", "sqlalchemy"), "batch"),
     "itsdangerous": "web",
     **dict.fromkeys(("procrastinate", "psycopg"), "procrastinate"),
-    **dict.fromkeys(("aiohttp_sse", "jinja2"), "report"),
+    "jinja2": "report",
     "opentelemetry": "otel",
     "prometheus_client": "prometheus",
 }

@@ -139,7 +139,7 @@ async def row_blocks(journal: Journal) -> AsyncIterator[list[JournalRow]]:
 
 def block_line(rows: Sequence[JournalRow], *, prompts: bool = True) -> str:
     """Return the columns of some rows as one line of JSON."""
-    return json.dumps(block(rows, prompts=prompts), ensure_ascii=False, separators=(",", ":")) + "\n"
+    return json.dumps(block(rows, prompts=prompts), ensure_ascii=False, separators=(",", ":"))
 
 
 def head_line(source: Source, **more: str) -> str:
@@ -158,4 +158,4 @@ def head_line(source: Source, **more: str) -> str:
         "commands": COMMANDS,
         **more,
     }
-    return json.dumps(head, separators=(",", ":")) + "\n"  # in ASCII: the path of a file may be no UTF-8
+    return json.dumps(head, separators=(",", ":"))  # in ASCII: the path of a file may be no UTF-8

@@ -145,7 +145,7 @@ class _Gathered:
 
     def pack(self, line: str) -> None:
         """Add a line to the document of the page."""
-        self._packed += self._packer.compress(line.encode())
+        self._packed += self._packer.compress(f"{line}\n".encode())
 
     def take(self, rows: list[JournalRow], *, prompts: bool) -> None:
         """Add rows."""

@@ -5,25 +5,17 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
 from agentjobs_async import InvalidInputError
-from agentjobs_async._extras import extra_named
 from agentjobs_async.batch import Journal
 from agentjobs_async.report.html import check_installed
 
 if TYPE_CHECKING:
     from aiohttp import web
 
-__all__ = ["LOOPBACK", "board", "board_token", "check_live_page", "running"]
+__all__ = ["LOOPBACK", "board", "board_token", "running"]
 
 LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 _ENDING_SECONDS: Final = 0.5  # in which a request that is under way may end, once the server is stopped
 _SHORTEST_TOKEN: Final = 16  # characters: too long to be guessed
-
-
-def check_live_page() -> None:
-    """Raise a `MissingExtraError` if a library of the live page is missing."""
-    check_installed()
-    with extra_named("the live page"):
-        import agentjobs_async.report.live.app  # noqa: F401, PLC0415 - it is there; a web server, and of the extra
 
 
 def board(
@@ -56,8 +48,8 @@ def board(
         ModuleNotFoundError: The extra `report` is not installed.
     """
     _check_access(token, hosts)
-    check_live_page()
-    from agentjobs_async.report.live.app import application  # noqa: PLC0415 - a web server, and of the extra
+    check_installed()
+    from agentjobs_async.report.live.app import application  # noqa: PLC0415 - a web server: reports need none
 
     return application(journal, allow_actions=allow_actions, token=token, hosts=hosts, prompts=prompts)
 

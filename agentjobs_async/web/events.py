@@ -13,7 +13,8 @@ from agentjobs_async.web.answers import http_answer
 
 __all__ = ["job_events", "sse_events"]
 
-_HEARTBEAT: Final = b": heartbeat\n\n"  # a comment: browsers ignore it, proxies see that the connection is in use
+HEARTBEAT: Final = b": heartbeat\n\n"
+"""A comment as a frame: browsers ignore it, and proxies see that the connection is in use."""
 _ID_DIGITS: Final = 16  # of a state's hash: enough that two states of one job never share an id
 
 _Changes = AbstractAsyncContextManager[AsyncIterator[AgentJob]]
@@ -89,7 +90,7 @@ def job_events(
 async def _frames(events: AsyncGenerator[dict[str, Any] | None]) -> AsyncGenerator[bytes]:
     async with aclosing(events):  # else it would be left to the garbage collector, and its wait would continue
         async for event in events:
-            yield _HEARTBEAT if event is None else _frame(event)
+            yield HEARTBEAT if event is None else frame(event["event"], json.dumps(event["data"]), event["id"])
 
 
 async def _without_heartbeats(events: AsyncGenerator[dict[str, Any] | None]) -> AsyncGenerator[dict[str, Any]]:
@@ -139,9 +140,10 @@ def _event(job: AgentJob) -> dict[str, Any]:
     return {"event": "job_end" if job.is_terminal else "job", "id": digest[:_ID_DIGITS], "data": document}
 
 
-def _frame(event: dict[str, Any]) -> bytes:
-    name = "" if event["id"] is None else f"id: {event['id']}\n"
-    return f"{name}event: {event['event']}\ndata: {json.dumps(event['data'])}\n\n".encode()
+def frame(event: str, data: str, event_id: str | None = None) -> bytes:
+    """Return a server-sent event as bytes. None of its texts may have a line break."""
+    name = "" if event_id is None else f"id: {event_id}\n"
+    return f"{name}event: {event}\ndata: {data}\n\n".encode()
 
 
 def _checked_event_id(value: object) -> str | None:

@@ -77,9 +77,9 @@ def serve(journal: str, port: int, host: str, *, allow_actions: bool, prompts: b
     SSH tunnel or a proxy with TLS than by --host: plain HTTP crosses the network readable.
     """
     from agentjobs_async.cli import serving  # noqa: PLC0415 - see above
-    from agentjobs_async.report.serving import check_live_page  # noqa: PLC0415 - see above
+    from agentjobs_async.report.html import check_installed  # noqa: PLC0415 - see above
 
-    check_live_page()
+    check_installed()
     found = existing(journal)
     return run_action(
         lambda context: serving.serve(context, found, host, port, allow_actions=allow_actions, prompts=prompts)

@@ -3,14 +3,13 @@
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Collection
-from contextlib import suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping
+from contextlib import aclosing, suppress
 from secrets import token_urlsafe
 from typing import Any, Final
 
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler, Middleware
-from aiohttp_sse import EventSourceResponse, sse_response
 from attrs import asdict, define, field
 
 from agentjobs_async import InvalidInputError, JournalError
@@ -27,7 +26,6 @@ __all__ = ["TOKEN", "application"]
 TOKEN: Final = web.AppKey("token", str)
 """The token of an application."""
 _LOGGER: Final = logging.getLogger("agentjobs_async.report")
-_PING_SECONDS: Final = 15.0  # a page takes a stream for broken that is silent for longer than twice as long
 _HEADERS: Final = {
     hdrs.CACHE_CONTROL: "no-store",
     hdrs.X_CONTENT_TYPE_OPTIONS: "nosniff",
@@ -111,43 +109,14 @@ class _Board:
         """Stream the document of all rows, which the log continues; while it is made, as far as it has come."""
         self.access.check_reading(request)
         document = await self._feed.document()
-        response = web.StreamResponse(headers={hdrs.CONTENT_ENCODING: "gzip"})
-        response.content_type = "application/x-ndjson"
-        await response.prepare(request)
-        with suppress(ConnectionError):  # the page was closed meanwhile
-            async for piece in document.pieces():
-                await response.write(piece)
-        return response
+        headers = {"Content-Type": "application/x-ndjson", "Content-Encoding": "gzip"}
+        return await _streamed(request, headers, document.pieces())
 
     async def events(self, request: web.Request) -> web.StreamResponse:
-        """Stream what follows the position of the last event; `stale` says that it is not known any more."""
+        """Stream what follows the last event that the page has."""
         self.access.check_reading(request)
-        log = self._feed.log
-        with self._feed.watched():
-            async with sse_response(request, ping_interval=_PING_SECONDS) as stream:
-                position = log.position(request.headers.get("Last-Event-ID"))
-                with suppress(ConnectionError, TimeoutError):
-                    await self._stream(stream, position)
-        return stream
-
-    async def _stream(self, stream: EventSourceResponse, position: int | None) -> None:
-        log, sent = self._feed.log, dict[str, Any]()
-        while position is not None and not log.is_closed and stream.is_connected():
-            news = log.news()
-            for line in log.after(position):
-                position += 1
-                await stream.send(line.rstrip("\n"), id=log.mark(position))
-            if log.position(log.mark(position)) is None:
-                break  # it reads more slowly than the log forgets
-            status = self._feed.status
-            if changed := {name: value for name, value in status.items() if name not in sent or sent[name] != value}:
-                sent = status
-                await stream.send(json.dumps(changed), event="status")
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_PING_SECONDS):  # then a connection that was lost is noticed
-                    await news.wait()
-        if not log.is_closed:
-            await stream.send("", event="stale")
+        headers = {"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"}  # nginx would hold events back
+        return await _streamed(request, headers, self._feed.frames(request.headers.get("Last-Event-ID")))
 
     async def actions(self, request: web.Request) -> web.Response:
         """Change items."""
@@ -159,6 +128,19 @@ class _Board:
         with suppress(JournalError):
             await self._feed.look()
         return web.json_response(asdict(outcome))
+
+
+async def _streamed(
+    request: web.Request, headers: Mapping[str, str], pieces: AsyncGenerator[bytes]
+) -> web.StreamResponse:
+    """Send pieces as they come, until they end or the page is closed."""
+    response = web.StreamResponse(headers=headers)
+    await response.prepare(request)
+    async with aclosing(pieces):
+        with suppress(ConnectionError):
+            async for piece in pieces:
+                await response.write(piece)
+    return response
 
 
 async def _document_of(request: web.Request) -> Any:

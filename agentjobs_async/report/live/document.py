@@ -2,7 +2,7 @@
 
 import asyncio
 import zlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any, Final
 
 from attrs import define, field
@@ -44,7 +44,7 @@ class Document:
         self._is_ended = True
         self._grow(self._packer.flush())
 
-    async def pieces(self) -> AsyncIterator[bytes]:
+    async def pieces(self) -> AsyncGenerator[bytes]:
         """Yield the document as far as it is made, then each piece that is added, to its end."""
         sent = 0
         while True:
@@ -58,7 +58,7 @@ class Document:
 
     def _packed(self, line: str) -> bytes:
         # Flushed, so that a page can read the line at once.
-        piece: bytes = self._packer.compress(line.encode()) + self._packer.flush(zlib.Z_SYNC_FLUSH)
+        piece: bytes = self._packer.compress(f"{line}\n".encode()) + self._packer.flush(zlib.Z_SYNC_FLUSH)
         return piece
 
     def _grow(self, piece: bytes) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
@@ -18,6 +18,7 @@ from agentjobs_async.report.live.known import KnownRows
 from agentjobs_async.report.live.log import Log
 from agentjobs_async.report.live.time_left import TimeLeft
 from agentjobs_async.report.source import Source
+from agentjobs_async.web.events import HEARTBEAT, frame
 
 __all__ = ["ChangeFeed"]
 
@@ -31,6 +32,7 @@ _REST_PER_LOAD: Final = 60.0  # reading all rows once more takes at most a sixti
 _FEWEST_CHANGED: Final = 5_000  # rows in the log before all are read once more, to make a shorter document of them
 _ESTIMATE_SECONDS: Final = 5.0  # between two estimates: jobs take minutes
 _RETRY_SECONDS: Final = 2.0  # after a fault of the database
+_HEARTBEAT_SECONDS: Final = 15.0  # a page takes a stream for broken that is silent for longer than twice as long
 
 
 class ChangeFeed:
@@ -82,8 +84,31 @@ class ChangeFeed:
         assert self._document is not None  # noqa: S101 - the look has loaded it
         return self._document
 
+    async def frames(self, last_event_id: str | None) -> AsyncGenerator[bytes]:
+        """Return what follows an event, as server-sent ones, and follow the journal meanwhile.
+
+        `rows` are lines of the log, and `status` what has changed in `status`, all of it first. After `stale`, a page
+        has to ask for the document: what follows the event is not known any more, or it is of another log.
+        """
+        log, sent = self.log, dict[str, Any]()
+        position = log.position(last_event_id)
+        with self._watched_by_one():
+            while position is not None and log.has(position) and not log.is_closed:
+                news, status = log.news(), self.status
+                changed = {name: value for name, value in status.items() if name not in sent or sent[name] != value}
+                if position < log.end:  # one at a time: a page that reads slowly keeps none that the log forgets
+                    position += 1
+                    yield frame("rows", log.line(position - 1), log.mark(position))
+                elif changed:
+                    sent = status
+                    yield frame("status", json.dumps(changed))
+                elif not await _is_set(news, _HEARTBEAT_SECONDS):
+                    yield HEARTBEAT
+        if not log.is_closed:
+            yield frame("stale", "")
+
     @contextmanager
-    def watched(self) -> Iterator[None]:
+    def _watched_by_one(self) -> Iterator[None]:
         """Follow the journal while the block runs."""
         self._pages += 1
         self._watched.set()
@@ -212,13 +237,13 @@ class ChangeFeed:
             if self._document is not None:
                 self._add(changed, removed)
         self._add([], self._known.keep(numbers))
-        document.add_line(json.dumps({"position": self.log.mark(document.position)}) + "\n")
+        document.add_line(json.dumps({"position": self.log.mark(document.position)}))
 
     def _add(self, changed: list[JournalRow], removed: list[int]) -> int:
         for start in range(0, len(changed), BLOCK_ROWS):
             self.log.add(block_line(changed[start : start + BLOCK_ROWS], prompts=self._prompts))
         if removed:
-            self.log.add(f'{{"removed":{removed}}}\n')
+            self.log.add(json.dumps({"removed": removed}))
         self._changed_rows += len(changed)
         return len(changed) + len(removed)
 
@@ -237,6 +262,14 @@ class ChangeFeed:
         before, self.status = self.status, {**self.status, **status}
         if self.status != before:
             self.log.wake()
+
+
+async def _is_set(event: asyncio.Event, seconds: float) -> bool:
+    """Wait for an event for some seconds, and return whether it was set."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    return event.is_set()
 
 
 def _file_at(journal: Journal) -> tuple[int, int] | None:

@@ -60,11 +60,15 @@ class Log:
         name, _, number = (mark or "").partition(".")
         if name != self._name or not (number.isascii() and number.isdecimal() and len(number) <= _MOST_DIGITS):
             return None
-        return int(number) if self._first <= int(number) <= self.end else None
+        return int(number) if self.has(int(number)) else None
 
-    def after(self, position: int) -> list[str]:
-        """Return the lines from a position on."""
-        return self._lines[position - self._first :] if position >= self._first else []
+    def has(self, position: int) -> bool:
+        """Return whether all that follows a position is known."""
+        return self._first <= position <= self.end
+
+    def line(self, position: int) -> str:
+        """Return the line at a position that is known, before the end."""
+        return self._lines[position - self._first]
 
     def news(self) -> asyncio.Event:
         """Return an event that is set at the next line, or at the end."""
