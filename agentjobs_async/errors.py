@@ -133,12 +133,12 @@ class CreateOutcomeUnknownError(AgentJobsError):
     """
 
     outcome: CreateOutcome | None = CreateOutcome.UNKNOWN
-    advice = "look at the project before creating this job again"
+    advice = "an agent may have been started: look at the project before creating this job again"
 
     def __init__(
         self, detail: str, phase: CreatePhase = "request", status: int | None = None, retry_after: float | None = None
     ) -> None:
-        super().__init__(f"an agent may have been started: {detail}")
+        super().__init__(detail)
         self.phase: CreatePhase = phase
         self.status = status
         self.retry_after = retry_after

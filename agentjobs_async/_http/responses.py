@@ -126,7 +126,9 @@ class ResponseDecoder:
         if not _is_success(response.status):
             refusal = self._refusal(response)
             if not isinstance(refusal, ResponseError) or self._may_have_started(response.status):
-                return CreateOutcomeUnknownError(refusal.message, "response", response.status, refusal.retry_after)
+                status = f"HTTP {response.status}"
+                what = refusal.message.replace(status, f"{status} after the prompt was sent", 1)
+                return CreateOutcomeUnknownError(what, "response", response.status, refusal.retry_after)
             refusal.outcome = CreateOutcome.REJECTED
             return refusal
         try:

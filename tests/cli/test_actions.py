@@ -148,7 +148,7 @@ def test_run_survives_failures(service: EmulatorThread, capsys: Captured) -> Non
     assert table[2].endswith("  the agent failed")
     assert [line.split()[1] for line in table[1:]] == ["completed", "failed", "unknown", "rejected", "completed"]
     assert "\n2 completed, 1 failed, 1 rejected, 1 unknown\n" in written.out
-    assert "prompt 3 unknown: an agent may have been started" in written.out
+    assert "prompt 3 unknown: HTTP 500 after the prompt was sent" in written.out
     assert "May have started an agent; look at the project" in written.err
     assert "\n  3: c\n" in written.err
 

@@ -141,7 +141,7 @@ def test_a_retried_item_in_the_file(
     ] == [("k0", None, "completed"), ("k2", None, "completed"), ("k1", 2, "unknown")]
     assert main(["resolve", "k1", "--journal", db, "--abandon"]) == 0
     assert main(["status", db]) == 0
-    assert "\n2 completed, 1 abandoned\nKEY " in capsys.readouterr().out
+    assert "\n1 abandoned, 2 completed\nKEY " in capsys.readouterr().out
 
 
 def test_items_by_a_filter(service: EmulatorThread, tasks: Path, db: str, capsys: Captured) -> None:
@@ -152,7 +152,7 @@ def test_items_by_a_filter(service: EmulatorThread, tasks: Path, db: str, capsys
     capsys.readouterr()
     assert main(["status", db, "--grep", "p2", "--state", "rejected", "--state", "failed"]) == 1
     tally, header, row = capsys.readouterr().out.splitlines()
-    assert (tally, header.split()[:3]) == ("1 completed, 1 failed, 1 rejected", ["KEY", "STATE", "PROMPT"])
+    assert (tally, header.split()[:3]) == ("1 failed, 1 rejected, 1 completed", ["KEY", "STATE", "PROMPT"])
     assert row.split()[:5] == ["k2", "rejected", "p2", "HTTP", "422:"]
     assert main(["status", db, "--older-than", "1h", "--project", "none"]) == 1
     assert capsys.readouterr().err == "0 of them are shown.\n"
@@ -194,7 +194,7 @@ def test_settling_many(
     assert "refused: it has no key, or neither a job" in shown[2]
     assert shown[3] == "3 settled, 1 with their jobs, 1 planned again, 1 abandoned; 3 refused."
     assert main(["status", db, "--summary"]) == 4
-    assert capsys.readouterr().out == "1 planned, 1 active, 1 abandoned\n"
+    assert capsys.readouterr().out == "1 active, 1 planned, 1 abandoned\n"
     assert main(["resolve", "k0", "--job", "docs~.job_8", "--journal", db]) == 2
     assert "contains '~.', as tokens do: write project/job" in capsys.readouterr().err
     assert main(["resolve", "k0", "--job", "docs/job_8", "--journal", db]) == 0
@@ -320,7 +320,7 @@ def test_unknown_and_resolved(service: EmulatorThread, tasks: Path, db: str, cap
     service.inject("500 agent=no x1", prompt="p1")
     assert run(tasks, db) == 4
     told = capsys.readouterr().err
-    assert "1 completed, 2 unknown" in told
+    assert "2 unknown, 1 completed" in told
     assert "May have started an agent; look at the project:\n  k0: p0\n  k1: p1\nThen settle each by its job, " in told
     assert f" resolve {db} k0 --job JOB\n" in told
     assert main(["resolve", db, "k0", "--job", "JOB"]) == 2
@@ -425,7 +425,7 @@ def test_abandoned(service: EmulatorThread, tasks: Path, db: str, capsys: Captur
     assert main(["retry", db, "--state", "failed"]) == 0
     capsys.readouterr()
     assert main(["status", db, "--summary"]) == 0
-    assert capsys.readouterr().out == "2 completed, 1 abandoned\n"
+    assert capsys.readouterr().out == "1 abandoned, 2 completed\n"
     assert service.emulator.agents_started.total() == 2
     assert main(["retry", db, "k1"]) == 0
 

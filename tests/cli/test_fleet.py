@@ -90,7 +90,7 @@ def test_until_done(service: EmulatorThread, tasks: Path, url: str, capsys: Capt
     out = tmp_path / "results.jsonl"
     assert main(["worker", "--until-done", "--journal", url, "--out", str(out)]) == 1
     told = capsys.readouterr()
-    assert "2 completed, 1 failed" in told.err
+    assert "1 failed, 2 completed" in told.err
     assert "Stopped" not in told.err
     assert len(out.read_text().splitlines()) == 3
     assert main(["worker", "--until-done", "--journal", url]) == 1

@@ -65,7 +65,7 @@ def test_unknown_creates_are_listed(service: EmulatorThread) -> None:
 def test_one_request_is_stopped(service: EmulatorThread) -> None:
     """A create that is cut off says that an agent may have been started; a read ends with one line."""
     for arguments, number, words in (
-        (["create", "a"], signal.SIGINT, "Error: an agent may have been started"),
+        (["create", "a"], signal.SIGINT, "Error: the session was closed meanwhile; an agent may have been started"),
         (["get", "job_1"], signal.SIGTERM, "Error: stopped\n"),
     ):
         service.inject("hang")

@@ -109,7 +109,7 @@ async def test_refused_key(
         entry = await jobs.submit("k", "Hello")
         assert entry.state == "planned"
         assert entry.error is not None
-        assert entry.error.startswith("AuthError")
+        assert entry.error.startswith("HTTP 401")
         await listener.ends(1)
     assert listener.called == [("k", "completed")]
 

@@ -203,7 +203,7 @@ async def test_time_out_of_the_callers_own(caplog: pytest.LogCaptureFixture) -> 
         with pytest.raises(TimeoutError) as caught:
             async with asyncio.timeout(5):
                 await session.create_job("Fix it")
-    words = "an agent may have been started: the caller of the create was cancelled"
+    words = "the caller of the create was cancelled; an agent may have been started: "
     assert any(line.startswith(words) for line in traceback.format_exception(caught.value))
     assert caplog.messages[-1].startswith("the outcome of a create is unknown (sha256 of its prompt: ")
     assert caplog.messages[-1].endswith("...): the caller of the create was cancelled")

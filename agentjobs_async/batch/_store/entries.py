@@ -11,7 +11,7 @@ from uuid import uuid4
 from attrs import frozen
 from sqlalchemy import Executable
 
-from agentjobs_async import AgentJob, JobRef, NotFoundError
+from agentjobs_async import AgentJob, AgentJobsError, JobRef, NotFoundError
 from agentjobs_async._text import error_text, one_line
 from agentjobs_async.batch._store import retries, shared, statements, times
 from agentjobs_async.batch._store.limits import set_limits
@@ -340,7 +340,8 @@ class Entries(Reader):
         return dict.fromkeys(("updated_at", "changed_at", *times), self._clock())
 
     def _text(self, error: Exception) -> str:
-        return f"{type(error).__name__}: {one_line(self._mask(_whole_text(error)), _LONGEST_ERROR_BYTES)}"
+        """Return what happened, in the words that every output shows: of a foreign error, its type first."""
+        return one_line(self._mask(_whole_text(error)), _LONGEST_ERROR_BYTES)
 
 
 def _polls(number: int | None) -> dict[str, Any]:
@@ -349,6 +350,9 @@ def _polls(number: int | None) -> dict[str, Any]:
 
 def _whole_text(error: Exception) -> str:
     """Return an error's text uncut: it is masked first, since cutting could leave a part of the API key."""
+    if isinstance(error, AgentJobsError):
+        return error.message
+    text = ""
     with suppress(Exception):
-        return str(error)
-    return error_text(error)
+        text = str(error)
+    return f"{type(error).__name__}: {text or error_text(error)}"
