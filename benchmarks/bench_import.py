@@ -3,6 +3,11 @@
 Each candidate is imported in a process of its own, after aiohttp, which an asynchronous service has loaded anyway. CPU,
 with compiled modules; the base is the import of aiohttp itself. The package loads its names when they are first used: a
 session brings all that a create and a wait use, which load nothing more (tests/test_structure.py).
+
+docs/why.md names it.
+
+    pip install -e '.[bench]'
+    python benchmarks/bench_import.py
 """
 
 import json
@@ -12,7 +17,7 @@ from importlib import import_module
 from pathlib import Path
 from time import process_time
 
-from measuring import Figures, Rounds, arguments, chosen, in_own_process, print_table
+from measuring import Figures, Rounds, arguments, chosen, in_own_process, parsed, print_table
 
 BASE = "aiohttp"
 CANDIDATES = {
@@ -40,16 +45,15 @@ def one(candidate: str) -> Figures:
 
 def main() -> None:
     """Measure, print, save."""
-    options = arguments(__doc__, rounds=7).parse_args()
+    options = parsed(arguments(__doc__, rounds=7))
     if options.one:
         print(json.dumps(one(*options.one)))
         return
     names = chosen(CANDIDATES, BASE, options)
-    compile_dir(
-        Path(str(import_module("agentjobs_async").__file__)).parent, quiet=1
-    )  # Python may be told to write none
+    home = Path(str(import_module("agentjobs_async").__file__)).parent
+    compile_dir(home, quiet=1)  # Python may be told to write none
     rounds = Rounds(BASE)
-    rounds.take(names, options.rounds, in_own_process)
+    rounds.measure(names, options.rounds, in_own_process)
     rows = [
         [
             name,
@@ -60,7 +64,7 @@ def main() -> None:
         for name in names
     ]
     print_table("Import on top of aiohttp", ["", "CPU", "ratio", "modules"], rows)
-    rounds.save(options.json)
+    rounds.save(options)
 
 
 if __name__ == "__main__":

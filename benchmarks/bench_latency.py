@@ -3,6 +3,10 @@
 Pure arithmetic, no sleeping: each job has a duration; each policy polls at once and then after its own delays. The
 lateness is the time from the end of a job to the first poll after it. The last column compares it with that of the
 fixed interval that makes as many requests per job.
+
+docs/waiting.md shows the plot and quotes the default's figures, as `PollPolicy` does.
+
+    python benchmarks/bench_latency.py --svg benchmarks/plots/latency.svg
 """
 
 import json
@@ -14,7 +18,7 @@ from statistics import mean, median, quantiles
 
 import tenacity
 from attrs import frozen
-from measuring import arguments, print_table
+from measuring import arguments, parsed, print_table
 from plotting import lines
 
 from agentjobs_async import PollPolicy
@@ -60,17 +64,10 @@ def durations(workload: str, jobs: int) -> list[float]:
 
 @frozen
 class Noticed:
-    """The requests and the lateness of waiting for some jobs.
-
-    Attributes:
-        requests: Per job, on average.
-        late: Seconds from each end to the poll that noticed it.
-        share: The same as shares of the durations.
-    """
+    """How a strategy notices the ends of some jobs: requests per job, and seconds from each end to the poll after it."""
 
     requests: float
     late: list[float]
-    share: list[float]
 
 
 def noticed(strategy: Strategy, jobs: Sequence[float]) -> Noticed:
@@ -86,7 +83,7 @@ def noticed(strategy: Strategy, jobs: Sequence[float]) -> Noticed:
             polls += 1
         requests += polls
         late.append(now - duration)
-    return Noticed(requests / len(jobs), late, [time / duration for time, duration in zip(late, jobs, strict=True)])
+    return Noticed(requests / len(jobs), late)
 
 
 def equal_interval(requests: float, jobs: Sequence[float]) -> float:
@@ -99,56 +96,50 @@ def equal_interval(requests: float, jobs: Sequence[float]) -> float:
     return longest
 
 
+COLUMNS = {
+    "requests": "{:.1f}",
+    "late, median": "{:.2f} s",
+    "late, mean": "{:.2f} s",
+    "late, p95": "{:.2f} s",
+    "against equal fixed": "{:.2f} x",
+}
+
+
+def figures_of(strategy: Strategy, jobs: Sequence[float]) -> tuple[float, ...]:
+    """Return the figures of the columns."""
+    own = noticed(strategy, jobs)
+    fixed = noticed(tenacity.wait_fixed(equal_interval(own.requests, jobs)), jobs)
+    late = median(own.late)
+    return own.requests, late, mean(own.late), quantiles(own.late, n=20)[-1], late / median(fixed.late)
+
+
+def plot(rows: dict[str, tuple[float, ...]]) -> str:
+    """Draw lateness against requests: the fixed intervals as a line, each other policy as a point."""
+    fixed = [(row[0], row[1]) for name, row in rows.items() if name.startswith("wait_fixed")]
+    others = {name: [(row[0], row[1])] for name, row in rows.items() if not name.startswith("wait_fixed")}
+    series = {"fixed: 2, 5, 10, 30 s": fixed, **others}
+    return lines("Jobs of 3 min: how late an end is noticed", "requests per job", "seconds (median)", series)
+
+
 def main() -> None:
     """Compute, print, save."""
     parser = arguments(__doc__)
     parser.add_argument("--jobs", type=int, default=5_000)
     parser.add_argument("--svg", type=Path, help="where to save the plot, of the jobs with a median of 3 min")
-    options = parser.parse_args()
-    figures = {workload: _figures(durations(workload, options.jobs)) for workload in WORKLOADS}
-    for workload, rows in figures.items():
-        print_table(
-            f"How late an end is noticed, durations: {workload}",
-            ["", "requests", "late, median", "share of duration", "late, mean", "late, p95", "against equal fixed"],
-            [
-                [name, *(form.format(value) for form, value in zip(_FORMS, row, strict=True))]
-                for name, row in rows.items()
-            ],
-        )
+    options = parsed(parser, jobs=200)
+    found = {}
+    for workload in WORKLOADS:
+        jobs = durations(workload, options.jobs)
+        rows = found[workload] = {name: figures_of(strategy, jobs) for name, strategy in POLICIES.items()}
+        cells = [
+            [name, *(form.format(value) for form, value in zip(COLUMNS.values(), row, strict=True))]
+            for name, row in rows.items()
+        ]
+        print_table(f"How late an end is noticed, durations: {workload}", ["", *COLUMNS], cells)
     if options.svg:
-        options.svg.write_text(_plot(figures["median 3 min"]))
+        options.svg.write_text(plot(found["median 3 min"]))
     if options.json:
-        options.json.write_text(json.dumps(figures, indent=1) + "\n")
-
-
-_FORMS = ("{:.1f}", "{:.2f} s", "{:.1%}", "{:.2f} s", "{:.2f} s", "{:.2f} x")
-
-Row = tuple[float, float, float, float, float, float]
-
-
-def _figures(jobs: Sequence[float]) -> dict[str, Row]:
-    return {name: _row(strategy, jobs) for name, strategy in POLICIES.items()}
-
-
-def _row(strategy: Strategy, jobs: Sequence[float]) -> Row:
-    own = noticed(strategy, jobs)
-    fixed = noticed(tenacity.wait_fixed(equal_interval(own.requests, jobs)), jobs)
-    late = median(own.late)
-    return (
-        own.requests,
-        late,
-        median(own.share),
-        mean(own.late),
-        quantiles(own.late, n=20)[-1],
-        late / median(fixed.late),
-    )
-
-
-def _plot(rows: dict[str, Row]) -> str:
-    fixed = [row[:2] for name, row in rows.items() if name.startswith("wait_fixed")]
-    others = {name: [row[:2]] for name, row in rows.items() if not name.startswith("wait_fixed")}
-    series = {"fixed: 2, 5, 10, 30 s": fixed, **others}
-    return lines("Jobs of 3 min: how late an end is noticed", "requests per job", "seconds (median)", series)
+        options.json.write_text(json.dumps(found, indent=1) + "\n")
 
 
 if __name__ == "__main__":

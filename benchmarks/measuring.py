@@ -8,13 +8,13 @@ import asyncio
 import json
 import subprocess
 import sys
-from argparse import SUPPRESS, ArgumentParser, Namespace
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from argparse import SUPPRESS, ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from platform import python_version
 from resource import getpagesize
-from statistics import median, quantiles
-from time import process_time, thread_time
+from statistics import median
+from time import thread_time
 
 Figures = dict[str, float]
 """The results of one run of one candidate, by the name of the measure."""
@@ -22,15 +22,22 @@ Figures = dict[str, float]
 
 def arguments(description: str | None, rounds: int | None = None) -> ArgumentParser:
     """Return a parser with the options of every benchmark; `rounds` is `None` for one that does not measure in rounds."""
-    parser = ArgumentParser(description=description)
+    parser = ArgumentParser(description=description, formatter_class=RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path, help="where to save all figures")
-    if rounds is None:
-        return parser
-    parser.add_argument("--rounds", type=int, default=rounds, help="interleaved rounds (default: %(default)s)")
-    parser.add_argument("--quick", dest="rounds", action="store_const", const=1, help="one round only")
-    parser.add_argument("--only", nargs="+", metavar="NAME", help="measure only these candidates (and the base)")
+    parser.add_argument("--quick", action="store_true", help="one round of little: whether it works, no figures")
+    if rounds is not None:
+        parser.add_argument("--rounds", type=int, default=rounds, help="interleaved rounds (default: %(default)s)")
+        parser.add_argument("--only", nargs="+", metavar="NAME", help="measure only these candidates (and the base)")
     parser.add_argument("--one", nargs="+", help=SUPPRESS)
     return parser
+
+
+def parsed(parser: ArgumentParser, **quick: object) -> Namespace:
+    """Return the options; `quick` are those that `--quick` sets, beside one round."""
+    options = parser.parse_args()
+    if options.quick:
+        vars(options).update(quick | {"rounds": 1})
+    return options
 
 
 def chosen(candidates: Iterable[str], base: str, options: Namespace) -> list[str]:
@@ -54,11 +61,11 @@ class Rounds:
         self._base = base
         self._figures: dict[str, dict[str, list[float]]] = {}
 
-    def take(self, candidates: Sequence[str], rounds: int, measure: Callable[[str], Figures]) -> None:
+    def measure(self, candidates: Sequence[str], rounds: int, measured: Callable[[str], Figures]) -> None:
         """Measure each candidate in turn, round after round."""
         for _ in range(rounds):
             for name in candidates:
-                self.add(name, measure(name))
+                self.add(name, measured(name))
         print(file=sys.stderr)
 
     def add(self, name: str, figures: Figures) -> None:
@@ -70,35 +77,17 @@ class Rounds:
         """Return the median of a candidate's figures."""
         return median(self._figures[name][what])
 
-    def ratio(self, name: str, what: str, base: str | None = None) -> float:
+    def ratio(self, name: str, what: str) -> float:
         """Return the median of the ratios to the base."""
-        pairs = zip(self._figures[name][what], self._figures[base or self._base][what], strict=True)
-        return median(own / max(other, 1e-12) for own, other in pairs)
+        pairs = zip(self._figures[name][what], self._figures[self._base][what], strict=True)
+        return median(own / max(base, 1e-12) for own, base in pairs)
 
-    def save(self, path: Path | None, **conditions: object) -> None:
-        """Save all figures as JSON, unless `path` is `None`."""
-        if path is not None:
-            document = {"python": python_version(), **conditions, "base": self._base, "figures": self._figures}
-            path.write_text(json.dumps(document, indent=1) + "\n")
-
-
-Call = Callable[[], Awaitable[object]]
-
-
-async def cpu_of(call: Call, in_flight: int, calls: int) -> float:
-    """Make `calls` calls, `in_flight` at a time, and return the CPU seconds of one."""
-
-    async def worker() -> None:
-        for _ in range(calls // in_flight):
-            await call()
-
-    before = process_time()
-    await asyncio.gather(*(worker() for _ in range(in_flight)))
-    return (process_time() - before) / (calls // in_flight * in_flight)
-
-
-ALL = "all"
-"""The name of a measure that takes all candidates in turn."""
+    def save(self, options: Namespace) -> None:
+        """Save all figures as JSON beside the options, if these name a file."""
+        if options.json is not None:
+            document = {"python": python_version(), "base": self._base, "figures": self._figures}
+            document["options"] = {name: str(value) for name, value in vars(options).items()}
+            options.json.write_text(json.dumps(document, indent=1) + "\n")
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
@@ -121,36 +110,25 @@ def resident_bytes() -> int:
 
 
 class Ticker:
-    """Ticks every 10 ms; records how late the loop called it, and the CPU used since the last tick: of all threads, its own."""
+    """Ticks every 10 ms; records how late the loop called it, and the CPU that the loop's thread used since the last tick."""
 
-    EVERY = 0.01
+    EVERY_SECONDS = 0.01
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._late: list[float] = []
-        self._busy: list[float] = []
-        self._held: list[float] = []
-        self._cpu = process_time()
-        self._own = thread_time()
-        self._due = loop.time() + self.EVERY
-        self._timer = loop.call_at(self._due, self._tick)
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._late = self._held = 0.0
+        self._start_tick()
 
-    def _tick(self) -> None:
-        now, cpu, own = self._loop.time(), process_time(), thread_time()
-        self._late.append(now - self._due)
-        self._busy.append(cpu - self._cpu)
-        self._held.append(own - self._own)
-        self._cpu, self._own = cpu, own
-        self._due = now + self.EVERY
+    def _start_tick(self) -> None:
+        self._cpu, self._due = thread_time(), self._loop.time() + self.EVERY_SECONDS
         self._timer = self._loop.call_at(self._due, self._tick)
 
+    def _tick(self) -> None:
+        self._late = max(self._late, self._loop.time() - self._due)
+        self._held = max(self._held, thread_time() - self._cpu)
+        self._start_tick()
+
     def stop(self) -> Figures:
-        """Return the pauses in seconds: by the clock, and by CPU time between two ticks, of all threads and of the loop's own."""
+        """Return the longest pause of the loop in seconds: by the clock, and by the CPU of its thread."""
         self._timer.cancel()
-        return {
-            "late_p99": quantiles(self._late, n=100)[98],
-            "late_worst": max(self._late),
-            "busy_p99": quantiles(self._busy, n=100)[98],
-            "busy_worst": max(self._busy),
-            "held_worst": max(self._held),
-        }
+        return {"late": self._late, "held": self._held}

@@ -4,8 +4,6 @@ from collections.abc import Collection, Mapping, Sequence
 from html import escape
 from math import ceil, floor, log10
 
-__all__ = ["bars", "lines"]
-
 _COLOURS = ("#4269d0", "#efb118", "#ff725c", "#6cc5b0", "#3ca951", "#ff8ab7", "#a463f2", "#97bbf5", "#9c6b4e")
 _OTHERS = "#9aa4b0"
 _STYLE = (

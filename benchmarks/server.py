@@ -10,10 +10,8 @@ import json
 import subprocess
 import sys
 from collections import Counter
-from types import TracebackType
-from typing import Self
-
-__all__ = ["Server"]
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 _HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
 _DOCUMENT = {
@@ -68,28 +66,14 @@ class _Connection(asyncio.Protocol):
         return _answer(job_id, b"active" if self._polled[job_id] < self._polls else b"completed")
 
 
-class Server:
-    """Runs the server in a process of its own while the block lasts.
-
-    Attributes:
-        url: Its address.
-    """
-
-    def __init__(self, polls: int = sys.maxsize) -> None:
-        self._polls = polls
-
-    def __enter__(self) -> Self:
-        command = [sys.executable, __file__, str(self._polls)]
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True)  # noqa: S603 - this very script
-        assert self._process.stdout is not None  # noqa: S101 - asked for in the line above
-        self.url = f"http://127.0.0.1:{self._process.stdout.readline().strip()}"
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._process.terminate()
-        self._process.communicate()
+@contextmanager
+def server(polls: int = sys.maxsize) -> Iterator[str]:
+    """Run the server in a process of its own while the block lasts; return its address."""
+    command = [sys.executable, __file__, str(polls)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603 - this very script
+        assert process.stdout is not None  # noqa: S101 - a pipe, as above
+        yield f"http://127.0.0.1:{process.stdout.readline().strip()}"
+        process.terminate()
 
 
 async def _serve(polls: int) -> None:

@@ -1,5 +1,6 @@
 """The pages agree with each other and with the code: links, anchors, tables, commands."""
 
+import ast
 import re
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from tests.test_structure import ROOMS
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+MODULES = sorted((ROOT / "agentjobs_async").rglob("*.py"))
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 FENCED = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
@@ -86,6 +88,18 @@ def test_rooms_are_named() -> None:
     """The architecture page names every room of the structure test's map."""
     rooms = re.findall(r"\w+", FENCED.findall(ARCHITECTURE.read_text(encoding="utf-8"))[0])
     assert set(ROOMS) - {"", "__main__"} <= set(rooms)
+
+
+def test_benchmarks() -> None:
+    """A page or module names only benchmarks that exist, and each of these names the pages that name it."""
+    scripts = {path.name: path for path in (ROOT / "benchmarks").glob("bench_*.py")}
+    texts = {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in [*PAGES, *MODULES]}
+    named = {name: set(re.findall(r"benchmarks/(\w+\.py)", text)) for name, text in texts.items()}
+    assert {name: unknown for name, found in named.items() if (unknown := found - set(scripts))} == {}
+    for script, path in scripts.items():
+        pages = re.findall(r"docs/[\w-]+\.md", ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "")
+        assert pages, script
+        assert [page for page in pages if script not in named[page]] == [], script
 
 
 def test_commands_of_contributing() -> None:

@@ -34,8 +34,8 @@ class Connection(ResponseHandler, asyncio.BufferedProtocol):
     response to the next request, and a flood of it would fill the memory.
 
     Data is received into the buffer of the pool and copied. Without a buffer, the loop would allocate 256 KiB for each
-    chunk and give them back: system calls that take a fifth of a read's CPU (`benchmarks/bench_get.py`). uvloop, which
-    has a buffer of its own, calls `data_received` instead, as for every `asyncio.Protocol`.
+    chunk and give them back: system calls that take a fifth of a read's CPU (`benchmarks/bench_requests.py`). uvloop,
+    which has a buffer of its own, calls `data_received` instead, as for every `asyncio.Protocol`.
 
     Attributes:
         held: The hold that a request has on the connection, or the last one had.

@@ -72,7 +72,7 @@ class Service:
         """Return what the decoder's `read` would return, or the equal job that it returned the last time.
 
         Nearly all polls find a job as the one before did, byte for byte. Decoding takes a fifth of a poll's CPU
-        (`benchmarks/bench_fleet.py`); comparing the bytes takes next to none.
+        (`benchmarks/bench_requests.py`); comparing the bytes takes next to none.
         """
         if isinstance(found, AgentJobsError):
             return found

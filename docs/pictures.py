@@ -1,8 +1,12 @@
-"""A picture of the live view of a batch on a terminal of 80 columns: plots/live.svg, for the page on the command line.
+"""Draw the pictures of the pages: live.svg, a batch on a terminal, and report.png, its report in a browser.
 
-It is the screen of a real run against the emulator, a minute after its start: `python benchmarks/picture_live.py`.
+docs/cli.md shows the terminal, docs/reports.md and README.md the report. Both are of a real run on the emulator.
+
+    pip install -e '.[test,browser,cli]'
+    python docs/pictures.py
 """
 
+import asyncio
 import fcntl
 import json
 import os
@@ -13,30 +17,40 @@ import signal
 import struct
 import subprocess
 import sys
-import tempfile
 import termios
 import time
 from io import StringIO
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from rich.console import Console
 from rich.text import Text
 
+from agentjobs_async.batch import BatchItem, Journal, run_batch
+from agentjobs_async.report import write_report
 from agentjobs_async.testing import Emulator, RandomScripts
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from tests.browser import launched, visit
+
+PICTURES = Path(__file__).parent / "pictures"
 WIDTH, HEIGHT = 80, 18
 ITEMS = 240
 RUN_SECONDS = 60
-SPEED = 12  # jobs of 1 to 5 minutes take 5 to 25 s: as many are active as a terminal shows
+SCRIPTS = RandomScripts(failed=0.06, archived=0.02, seed=3)
+SPEEDS = {"terminal": 12, "report": 60}  # jobs of 1 to 5 minutes take 5 to 25 s: as many are active as a terminal shows
 COMMAND = "run --file tasks.jsonl --journal run.db --create-rate 2/s --yes"
 FONT = 'ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace'
+TASKS = ("Document the endpoint", "Fix the broken links of page", "Raise the test coverage of module")
+PROJECTS = ("docs", "billing", "search")
 
 
 def screen(directory: Path) -> str:
     """Return the last view of a run that Ctrl-C ended after `RUN_SECONDS`, with its colours as escape sequences."""
     tasks = [{"key": f"page-{n}", "prompt": f"Document page {n}"} for n in range(1, ITEMS + 1)]
     (directory / "tasks.jsonl").write_text("\n".join(map(json.dumps, tasks)), encoding="utf-8")
-    with Emulator.in_thread(script=RandomScripts(failed=0.06, seed=3), speed=SPEED) as emulator:
+    with Emulator.in_thread(script=SCRIPTS, speed=SPEEDS["terminal"]) as emulator:
         emulator.call(emulator.inject("500", prompt="Document page 42"))
         written = terminal_output(directory, {**os.environ, **emulator.environment("docs"), "TERM": "xterm-256color"})
     last = re.split(r"(?:\x1b\[2K|\x1b\[1A)+", written)[-1]
@@ -64,9 +78,7 @@ def terminal_output(directory: Path, environment: dict[str, str]) -> str:
 def read_until(ours: int, end: float) -> bytes:
     """Return what is written to the terminal before `end`, or before its last writer closes it."""
     written = b""
-    while (left := end - time.monotonic()) > 0:
-        if not select.select([ours], [], [], left)[0]:
-            break
+    while (left := end - time.monotonic()) > 0 and select.select([ours], [], [], left)[0]:
         try:
             written += os.read(ours, 65536)
         except OSError:  # how Linux says that the last writer has closed it
@@ -83,13 +95,40 @@ def svg(shown: str) -> str:
     return re.sub(r"[ \t]+$", "", drawn.replace("Fira Code, monospace", FONT), flags=re.MULTILINE)
 
 
+async def run(journal: Journal) -> None:
+    """Run items; some fail, some are rejected, some are unknown."""
+    items = [BatchItem(f"page-{n}", f"{TASKS[n % 3]} {n}", PROJECTS[n % 3]) for n in range(1, ITEMS + 1)]
+    async with Emulator(script=SCRIPTS, speed=SPEEDS["report"]) as emulator:
+        for item in items[20::60]:
+            await emulator.inject("500", prompt=item.prompt)
+        for item in items[40::60]:
+            await emulator.inject("422", prompt=item.prompt)
+        settings = {"journal": journal, "max_active": 24, "unknown_for": 0}
+        async with emulator.session() as session, run_batch(session, items, **settings) as results:
+            async for _ in results:
+                pass
+
+
+async def draw_report(folder: Path) -> None:
+    """Run a batch, write its report, and draw it."""
+    page = folder / "report.html"
+    async with Journal.open(folder / "report.db") as journal:
+        await run(journal)
+        with page.open("w", encoding="utf-8") as stream:
+            await write_report(journal, stream)
+    page.write_text(page.read_text(encoding="utf-8").replace(f"{folder}/", ""), encoding="utf-8")
+    size = {"width": 1280, "height": 960}
+    async with launched() as browser, visit(browser, page.as_uri(), viewport=size) as seen:
+        await seen.page.wait_for_selector("html[data-ready]", state="attached")
+        await seen.page.wait_for_timeout(500)
+        await seen.page.screenshot(path=PICTURES / "report.png")
+
+
 def main() -> None:
-    """Run the batch, and write the picture."""
-    path = Path(__file__).parent / "plots" / "live.svg"
-    path.parent.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory() as directory:
-        path.write_text(svg(screen(Path(directory))), encoding="utf-8")
-    print(f"{path}: {path.stat().st_size / 1024:.0f} KiB")
+    """Draw both."""
+    with TemporaryDirectory() as folder:
+        (PICTURES / "live.svg").write_text(svg(screen(Path(folder))), encoding="utf-8")
+        asyncio.run(draw_report(Path(folder)))
 
 
 if __name__ == "__main__":
