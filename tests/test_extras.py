@@ -38,7 +38,6 @@ def test_missing_library() -> None:
     """Importing a module whose extra is not installed fails with one sentence that has the command to install it."""
     modules = {
         ("agentjobs_async.durable", "batch"): ("sqlalchemy",),
-        ("agentjobs_async.report", "report"): ("sqlalchemy", "filelock"),
         ("agentjobs_async.engines.procrastinate", "procrastinate"): ("procrastinate", "psycopg", "sqlalchemy"),
         ("agentjobs_async.tracing", "otel"): ("opentelemetry",),
         ("agentjobs_async.prometheus", "prometheus"): ("prometheus_client",),
@@ -50,6 +49,7 @@ def test_missing_library() -> None:
     }
     for library in ("sqlalchemy", "filelock"):
         wanted[library, "from agentjobs_async.batch import Journal"] = needing("agentjobs_async.batch", "batch")
+        wanted[library, "from agentjobs_async.report import board"] = needing("agentjobs_async.report", "report")
     assert told(*wanted) == wanted
 
 

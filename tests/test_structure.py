@@ -105,7 +105,7 @@ LINES = {
     "durable": 968,
     "engines": 472,
     "web": 545,
-    "report": 2193,
+    "report": 2258,
     "testing": 2551,
     "prometheus": 123,
     "cli": 7220,
@@ -116,7 +116,7 @@ CROWDED = {"batch": 27, "batch/_store": 23, "cli": 40}
 """The folders with more modules than they should have, and how many they may have until then."""
 
 SMALL = {
-    *("batch._backlog", "cli.moving", "report.tables"),
+    *("batch._backlog", "cli.moving"),
     *("cli.watching", "cli._commands.filters", "report.live.known", "testing._settings"),
 }
 """The modules that are too small to stand alone."""

@@ -1,13 +1,31 @@
 """Reports of a journal: one page to look at, and files for other programs.
 
-Needs the extra `batch`; the page needs `report`. `columns` and `figures` know the rows, each format has a module of its
-own, and `assets` holds the page's template, style and scripts.
+Needs the extra `batch`; the page needs `report`. `items` names the columns of an item, `columns` and `figures` know the
+rows, each format has a module of its own, and `assets` holds the page's template, style and scripts. A journal is
+loaded with the first name that needs one.
 """
 
-from agentjobs_async._extras import extra_named
+import typing as _typing  # private, as in the package above
 
-with extra_named("agentjobs_async.report", "report"):
+from agentjobs_async._extras import extra_named as _extra_named
+
+if _typing.TYPE_CHECKING:
     from agentjobs_async.report.serving import board, board_token
     from agentjobs_async.report.writing import write_report
 
 __all__ = ["board", "board_token", "write_report"]
+
+if not _typing.TYPE_CHECKING:  # a type checker would take any name for one of the package's
+
+    def __getattr__(name: str) -> object:
+        """Return a public name."""
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        with _extra_named(__name__, "report"):
+            from agentjobs_async.report import serving, writing  # noqa: PLC0415 - they load a journal
+
+        return globals().setdefault(name, getattr(writing if hasattr(writing, name) else serving, name))
+
+    def __dir__() -> list[str]:
+        """Return all names, also those that were not used yet."""
+        return sorted({*globals(), *__all__})

@@ -13,7 +13,8 @@ ACTING: Final = re.compile(
 )
 """Control characters but for tab and line feed, direction marks, invisible characters, and what is no character."""
 _LINK: Final = re.compile(r"https?://[^\s\"'<>`\\]+", re.IGNORECASE)
-_FORMULAS: Final = ("=", "+", "-", "@", "\t", "\r", "\n")  # what a cell begins with that a spreadsheet runs
+_FORMULA: Final = re.compile(r"[=+\-@\t\r\n]")  # what a cell begins with that a spreadsheet runs
+_NUMBER: Final = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?", re.ASCII)
 _ELLIPSIS: Final = "…"
 _TEN_SECONDS: Final = 10
 _MINUTE_SECONDS: Final = 60
@@ -39,8 +40,8 @@ def link_or_none(text: str | None) -> str | None:
 
 
 def is_formula(text: str) -> bool:
-    """Return whether a spreadsheet may run a cell of this text as a formula."""
-    return text.startswith(_FORMULAS)
+    """Return whether a spreadsheet may run a cell of this text as a formula; a number is none."""
+    return _FORMULA.match(text) is not None and _NUMBER.fullmatch(text) is None
 
 
 def milliseconds(time: datetime | None) -> int | None:

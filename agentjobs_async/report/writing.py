@@ -7,10 +7,10 @@ from typing import Final, TextIO
 from agentjobs_async import InvalidInputError
 from agentjobs_async.batch import Journal
 from agentjobs_async.report.html import check_installed, write_html
+from agentjobs_async.report.items import write_csv
 from agentjobs_async.report.junit import write_junit
 from agentjobs_async.report.markdown import write_markdown
 from agentjobs_async.report.source import Source
-from agentjobs_async.report.tables import write_csv
 from agentjobs_async.report.trace import write_trace
 
 __all__ = ["FORMATS", "check_format", "format_of", "write_report"]

@@ -8,7 +8,7 @@ const COLUMNS = [
   { name: 'age', title: 'Duration', value: (store, place) => store.age(place) ?? Infinity },
   { name: 'detail', title: 'Pull request, error or job', value: (store, place) => store.error[place] ?? store.link[place] ?? store.job[place] ?? '' },
 ];
-// The columns of the CSV that are not named as here; tables.py names them alike.
+// The columns of the CSV that are not named as here; items.py names them alike.
 const CSV_NAMES = { job: 'job_id', link: 'pr_link', ...Object.fromEntries(TIME_COLUMNS.map((name) => [name, `${name}_at`])) };
 const SPARE_ROWS = 12; // above and below those in sight, so that scrolling shows no gap
 const MOST_PRINTED = 2000; // rows
@@ -178,11 +178,10 @@ class Table {
   }
 
   csv() {
-    const names = ['number', 'key', 'project', 'state', 'job', 'link', 'error', ...TIME_COLUMNS, 'seconds', 'polls', 'tries'];
+    const names = ['number', 'key', 'state', 'project', 'job', 'link', 'error', ...TIME_COLUMNS, 'polls', 'tries'];
     if (this.store.hasPrompts) names.push('prompt');
     const heads = names.map((name) => CSV_NAMES[name] ?? name);
     const cell = (place, name) => {
-      if (name === 'seconds') return this.store.duration(place);
       const value = this.store[name][place];
       return TIME_COLUMNS.includes(name) && value !== null ? isoTime(value) : value;
     };

@@ -90,10 +90,10 @@ function commandLine(words, values) {
   return filled.map(shellWord).join(' ');
 }
 
-// A spreadsheet would run a cell that begins with one of these as a formula.
+// A spreadsheet would run a cell that begins with one of these as a formula, but for a number.
 const csvCell = (value) => {
   const text = value === null ? '' : String(value);
-  const inert = typeof value === 'string' && /^[=+\-@\t\r\n]/.test(text) ? `'${text}` : text;
+  const inert = /^[=+\-@\t\r\n]/.test(text) && !/^[+-]?\d+(\.\d+)?([eE][+-]?\d+)?$/.test(text) ? `'${text}` : text;
   return /[",\r\n]/.test(inert) ? `"${inert.replace(/"/g, '""')}"` : inert;
 };
 

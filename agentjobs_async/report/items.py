@@ -1,0 +1,100 @@
+"""What is shown of an item: the one table of its columns, and the one writer of CSV.
+
+Every file and every document of an item has these columns by these names in this order, then those of its context. It
+reads no journal and needs no extra, so that jobs without a journal are shown with it as well.
+"""
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from attrs import frozen
+
+from agentjobs_async.report.texts import is_formula, link_or_none, shown
+
+if TYPE_CHECKING:
+    from typing import TextIO
+
+    from agentjobs_async.batch import JournalRow
+    from agentjobs_async.report.source import Source
+
+__all__ = ["COLUMNS", "Column", "cell_text", "context_column", "csv_line", "document", "write_csv"]
+
+_MOST_CELL: Final = 32_000  # characters; spreadsheets refuse a cell of more than 32,767
+
+
+@frozen
+class Column:
+    """A column of an item.
+
+    Attributes:
+        words: Its name as people read it.
+        of: Returns what a row has in it: a text, a number, or `None` for nothing.
+    """
+
+    words: str
+    of: "Callable[[JournalRow], str | int | None]"
+
+
+def _time(time: datetime | None) -> str | None:
+    return None if time is None else f"{time:%Y-%m-%dT%H:%M:%S}.{time.microsecond // 1000:03}Z"
+
+
+COLUMNS: Final = {
+    "number": Column("number", lambda row: row.number),
+    "key": Column("key", lambda row: row.item_key),
+    "state": Column("state", lambda row: row.state.value),
+    "project": Column("project", lambda row: row.project_id),
+    "job_id": Column("job", lambda row: row.job_id),
+    "pr_link": Column("pull request", lambda row: link_or_none(row.pr_link)),
+    "error": Column("reason", lambda row: row.error),
+    "planned_at": Column("planned", lambda row: _time(row.planned_at)),
+    "sent_at": Column("sent", lambda row: _time(row.sent_at)),
+    "created_at": Column("created", lambda row: _time(row.created_at)),
+    "seen_at": Column("seen", lambda row: _time(row.seen_at)),
+    "ended_at": Column("ended", lambda row: _time(row.ended_at)),
+    "polls": Column("polls", lambda row: row.polls),
+    "tries": Column("tries", lambda row: row.tries),
+    "prompt": Column("prompt", lambda row: row.prompt),
+}
+"""The columns of an item by their names, in their order."""
+
+
+def context_column(name: str) -> str:
+    """Return the name of the column that has a field of the context."""
+    return f"context.{name}" if name in COLUMNS else name
+
+
+def document(row: "JournalRow", *, prompts: bool = True) -> dict[str, Any]:
+    """Return what each column has of a row, then its context; both its prompt and its context only with `prompts`."""
+    own = {name: column.of(row) for name, column in COLUMNS.items() if prompts or name != "prompt"}
+    return own | {context_column(name): value for name, value in (row.context or {}).items() if prompts}
+
+
+def cell_text(value: object) -> str:
+    """Return a value as a cell shows it: a text without what acts on a screen, `None` as nothing, others as JSON."""
+    if value is None:
+        return ""
+    return shown(value, _MOST_CELL) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def csv_line(cells: Iterable[str]) -> str:
+    """Return texts as one record with its line end; one that a spreadsheet would run as a formula begins with `'`."""
+    written = io.StringIO()
+    csv.writer(written, lineterminator="\n").writerow(f"'{text}" if is_formula(text) else text for text in cells)
+    return written.getvalue()
+
+
+async def write_csv(source: "Source", stream: "TextIO") -> None:
+    """Write all rows as comma-separated values."""
+    names = dict.fromkeys(name for name in COLUMNS if source.prompts or name != "prompt")
+    if source.prompts:
+        async for row in source.rows():
+            names |= dict.fromkeys(map(context_column, row.context or {}))
+    stream.write(csv_line(names))
+    async for row in source.rows():
+        found = document(row, prompts=source.prompts)
+        stream.write(csv_line(cell_text(found.get(name)) for name in names))

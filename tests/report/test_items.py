@@ -1,0 +1,52 @@
+import csv
+from io import StringIO
+from pathlib import Path
+
+from agentjobs_async.batch import BatchItem, Journal
+from agentjobs_async.report.items import csv_line
+from agentjobs_async.report.texts import is_formula
+from tests.report.stage import fail_hostile, report_of, run_some
+
+
+async def test_csv(tmp_path: Path) -> None:
+    """Each item is a row, with its times, and with its prompt unless those are left out."""
+    await run_some(tmp_path / "run.db")
+    rows = list(csv.DictReader(StringIO(await report_of(tmp_path / "run.db", format="csv"))))
+    assert [row["key"] for row in rows] == [f"page-{number}" for number in range(1, 10)]
+    assert list(rows[0]) == [
+        *("number", "key", "state", "project", "job_id", "pr_link", "error"),
+        *("planned_at", "sent_at", "created_at", "seen_at", "ended_at", "polls", "tries", "prompt"),
+    ]
+    assert rows[0]["prompt"] == "Document the page 1"
+    assert rows[0]["ended_at"].endswith("Z")
+    assert "Document the page" not in await report_of(tmp_path / "run.db", format="csv", prompts=False)
+
+
+async def test_formulas(tmp_path: Path) -> None:
+    """No cell begins a formula, acts on a screen, or is longer than a spreadsheet takes."""
+    await fail_hostile(tmp_path / "run.db")
+    text = await report_of(tmp_path / "run.db", format="csv")
+    cells = [cell for row in csv.DictReader(StringIO(text)) for cell in row.values()]
+    assert not any(map(is_formula, cells))
+    assert {"'-h", "'=1+1"} <= set(cells)
+    assert max(map(len, cells)) == 32_000
+    assert text.replace("\n", "").isprintable() or "\u200d" in text
+    assert "\u202e" not in text
+
+
+async def test_context(tmp_path: Path) -> None:
+    """The fields of all contexts come last, one of a column's name as context.NAME, and none without the prompts."""
+    path = tmp_path / "run.db"
+    async with Journal.open(path) as journal:
+        await journal.add([BatchItem("a", "x", context={"title": "Start", "state": "Ohio"}), BatchItem("b", "y")])
+        await journal.add([BatchItem("c", "z", context={"tags": ["p"], "title": None, "seven": 7})])
+    rows = list(csv.DictReader(StringIO(await report_of(path, format="csv"))))
+    assert list(rows[0])[-5:] == ["prompt", "title", "context.state", "tags", "seven"]
+    found = [[row[name] for name in ("title", "context.state", "tags", "seven")] for row in rows]
+    assert found == [["Start", "Ohio", "", ""], ["", "", "", ""], ["", "", '["p"]', "7"]]
+    assert "Ohio" not in await report_of(path, format="csv", prompts=False)
+
+
+def test_numbers() -> None:
+    """A number stays a number, also below 0; what only begins like one is a formula."""
+    assert csv_line(["-5", "+1.5e-3", "-5+1", "-inf", "- 1", "=1"]) == "-5,+1.5e-3,'-5+1,'-inf,'- 1,'=1\n"
