@@ -9,7 +9,8 @@ from attrs import define, field, frozen
 from agentjobs_async import AgentJob, AgentJobsError, JournalError
 from agentjobs_async.batch._create_failures import Failure, classify, pause_after
 from agentjobs_async.batch._item_run import ItemRun, Phase
-from agentjobs_async.batch._store.entries import Lease, NoRoom
+from agentjobs_async.batch._store.entries import NoRoom
+from agentjobs_async.batch._store.heartbeat import Lease
 from agentjobs_async.batch._store.rows import JournalRow
 from agentjobs_async.batch._throttles import Permit
 from agentjobs_async.batch.items import BatchResult, Outcome

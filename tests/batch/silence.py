@@ -9,7 +9,7 @@ from sqlalchemy import true
 
 from agentjobs_async._loop.tasks import until_done
 from agentjobs_async.batch import Journal
-from agentjobs_async.batch._store import shared, statements
+from agentjobs_async.batch._store import statements
 from agentjobs_async.batch._store.heartbeat import Heartbeat, _Instant
 from tests.postgresql import execute
 
@@ -22,7 +22,7 @@ LONG_AGO: Final = _Instant(boot=float("-inf"), wall=float("-inf"))
 def server_is_up() -> Iterator[None]:
     """Let the server count as up for long: after its start, no owner is taken for dead for a time."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shared, "_up_for", lambda _: true())
+        patch.setattr(statements, "server_is_up_for", lambda _: true())
         yield
 
 
@@ -47,7 +47,7 @@ async def stop_beating(journal: Journal) -> None:
     await until_done({heartbeat._beating})
     await heartbeat.rest()
     # What was asked before may still be executed: a sign of life, and a sweep, which would find its own owner dead.
-    await heartbeat._database.flush(statements.nothing())
+    await heartbeat._database.flush()
     await until_done({*journal._entries._database._reading})
 
 

@@ -9,7 +9,7 @@ from agentjobs_async import AuthError, InvalidInputError, JournalError
 from agentjobs_async._polling.pace import PollShare
 from agentjobs_async.batch import BatchResult, BatchWorker, FleetLimits, Journal, Rate
 from agentjobs_async.batch._store.entries import NoRoom
-from agentjobs_async.batch._store.poll_sharing import PollSharing
+from agentjobs_async.batch._store.heartbeat import PollSharing
 from tests.batch.stage import FOREVER, FakeSession, hang, items, refused_key, states
 
 pytestmark = pytest.mark.looptime

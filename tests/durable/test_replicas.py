@@ -6,11 +6,12 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from sqlalchemy import delete
 
 from agentjobs_async import AgentJobsSession, JournalError, SessionClosedError
 from agentjobs_async.batch import Journal
-from agentjobs_async.batch._store import shared
 from agentjobs_async.batch._store.heartbeat import Heartbeat
+from agentjobs_async.batch._store.schema import OWNERS
 from agentjobs_async.durable import DurableJobs
 from agentjobs_async.testing import Emulator
 from tests.batch.silence import NEVER, heartbeat_of
@@ -38,7 +39,7 @@ async def taken_for_dead(journal: Journal, by: Journal) -> AsyncIterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(heartbeat, Heartbeat._beat.__name__, fail)
-        _ = await heartbeat._database.write(shared.delete_owner(journal._entries.owner))
+        _ = await heartbeat._database.write(delete(OWNERS).where(OWNERS.c.owner == journal._entries.owner))
         await heartbeat_of(by)._sweep()
         yield
         patch.setattr(Heartbeat, "is_sure", False)

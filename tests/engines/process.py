@@ -57,7 +57,7 @@ def impatient(patience: float = NEVER) -> Iterator[None]:
     with ExitStack() as changes:
         for name in (f"{_STORE}.heartbeat._BEATS", f"{_ENGINES}.procrastinate._BEATS", f"{_ENGINES}._sweeping._SWEEPS"):
             changes.enter_context(patch(name, often))
-        changes.enter_context(patch(f"{_STORE}.shared._up_for", lambda _: true()))
+        changes.enter_context(patch(f"{_STORE}.statements.server_is_up_for", lambda _: true()))
         yield
 
 

@@ -48,7 +48,9 @@ class Backend:
 
     Attributes:
         insert: Returns an insert into a table, in the database's dialect.
-        claim: The statement of a claim, with the parameters and results of `statements.CLAIM`.
+        claim: Makes a planned row `sending`, with the parameters of `Entries.claim`. Returns no row when it is not
+            planned, else (`wait`, `of_project`, `claimed`): the seconds after which there may be room, or null; the
+            only project that has no room, null for all of them; the number of rows that were claimed.
         claims_apart: Whether each claim is a transaction of its own, and claims have a connection of their own.
         fault: Returns an error of the database as a `JournalError`.
         is_gone: Returns whether an error means that the connection broke, and a new one may help.

@@ -6,11 +6,11 @@ from uuid import uuid4
 
 from sqlalchemy import ColumnElement, and_, func, or_, select, update
 
-from agentjobs_async.batch._store import shared, statements
+from agentjobs_async.batch._store import statements
 from agentjobs_async.batch._store.entries import Entries
-from agentjobs_async.batch._store.plan import plan
 from agentjobs_async.batch._store.rows import JournalRow, row_of
 from agentjobs_async.batch._store.schema import ENTRIES, FOLLOWED, NO_OWNER, SHOWN
+from agentjobs_async.batch._store.statements import ROWS
 from agentjobs_async.batch.items import BatchItem, context_text
 from agentjobs_async.batch.states import ENDED, State
 from agentjobs_async.batch.where import Where
@@ -48,7 +48,7 @@ class DurableRows:
         """
         owner = self._entries.owner
         notified = func.coalesce(_ROW.notified_state, _NOT_TOLD)
-        planning = plan(
+        planning = statements.plan(
             self._database.backend.insert(ENTRIES),
             uuid4().hex,
             self._entries.now(),
@@ -58,7 +58,7 @@ class DurableRows:
         )
         values = {"key": item.key, "prompt": item.prompt, "project_id": item.project_id}
         context = {} if item.context is None else {"context": context_text(item.context)}
-        found = await self._database.insert(planning, [values | context])
+        _, found = await self._database.write(planning, parameters=[values | context])
         return (row_of(found[0][:-1]), bool(found[0][-1])) if found else None
 
     async def take_over(self, after: int, *, own: bool = False, key: str | None = None) -> list[JournalRow]:
@@ -83,7 +83,7 @@ class DurableRows:
 
     async def to_tell(self, after: int) -> list[JournalRow]:
         """Return the next rows of this owner above the number `after` whose ends `on_end` was not told of."""
-        mine = select(*SHOWN).where(FOLLOWED, _TO_TELL, _ROW.owner == self._entries.owner, _ROW.number > after)
+        mine = ROWS.where(FOLLOWED, _TO_TELL, _ROW.owner == self._entries.owner, _ROW.number > after)
         _, found = await self._database.write(mine.order_by(_ROW.number).limit(_PAGE_ROWS))
         return [row_of(row) for row in found]
 
@@ -95,9 +95,9 @@ class DurableRows:
 
     async def active(self, after: int, where: Where | None) -> list[JournalRow]:
         """Return the next followed rows above the number `after` that have not ended and meet `where`."""
-        met = [] if where is None else statements.conditions(where, self._entries.now())
+        met = statements.conditions(where, self._entries.now())
         open_states = sorted(set(State) - ENDED)
-        wanted = select(*SHOWN).where(FOLLOWED, _ROW.state.in_(open_states), _ROW.number > after, *met)
+        wanted = ROWS.where(FOLLOWED, _ROW.state.in_(open_states), _ROW.number > after, *met)
         found = await self._database.read(wanted.order_by(_ROW.number).limit(_PAGE_ROWS))
         return [row_of(row) for row in found]
 
@@ -131,5 +131,5 @@ class DurableRows:
     def _is_free(self) -> ColumnElement[bool]:
         """Return whether no living owner follows a row."""
         if self._patience is not None:
-            return shared.owner_is_dead(self._entries.now(), self._patience)
+            return statements.owner_is_dead(self._entries.now(), self._patience)
         return _ROW.owner.is_distinct_from(self._entries.owner)

@@ -2,30 +2,63 @@
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from socket import gethostname
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 from attrs import frozen
-from sqlalchemy import Executable
+from sqlalchemy import (
+    ColumnElement,
+    Executable,
+    Float,
+    and_,
+    bindparam,
+    case,
+    delete,
+    exists,
+    func,
+    insert,
+    literal,
+    or_,
+    select,
+    update,
+)
 
 from agentjobs_async import AgentJob, AgentJobsError, JobRef, NotFoundError
 from agentjobs_async._text import error_text, one_line
-from agentjobs_async.batch._store import retries, shared, statements, times
-from agentjobs_async.batch._store.limits import set_limits
-from agentjobs_async.batch._store.plan import plan
-from agentjobs_async.batch._store.reader import Reader
+from agentjobs_async.batch._store import statements
+from agentjobs_async.batch._store.file_lock import FileLock
+from agentjobs_async.batch._store.reader import BEGUN, Reader
 from agentjobs_async.batch._store.rows import JournalRow, refusal_text, row_of, rows_of
-from agentjobs_async.batch._store.schema import ENTRIES, PAUSES, Moment
+from agentjobs_async.batch._store.schema import (
+    ENTRIES,
+    JOURNAL,
+    NO_OWNER,
+    OWNERS,
+    PAUSES,
+    SENDS,
+    SHOWN,
+    SKEW_SECONDS,
+    Moment,
+    limit_columns,
+    seconds_of,
+)
 from agentjobs_async.batch._store.writer import Database
 from agentjobs_async.batch.items import BatchItem, context_text
 from agentjobs_async.batch.limits import FleetLimits
-from agentjobs_async.batch.states import MOVES, State, origins
+from agentjobs_async.batch.states import MOVES, RETRIED_BY_KEY, State, origins
 
+if TYPE_CHECKING:  # it imports this module
+    from agentjobs_async.batch._store.heartbeat import Heartbeat, Lease
+
+_ROW: Final = ENTRIES.c
 _LONGEST_ERROR_BYTES: Final = 2_000  # enough for its reason; 100,000 rows may have one
 _DOUBT_SECONDS: Final = 600.0  # longer than any claim can stay under way in a connection that broke
+_LONGEST_WINDOW_SECONDS: Final = 366 * 86_400.0  # no service counts creates for longer than a year
+_CLAIMS_AT_ONCE: Final = 500  # in one statement
+_RESOLVED: Final = "resolved:"  # with this begins the mark of a row whose job its owner found
 
 
 @frozen
@@ -56,13 +89,6 @@ class Seen:
     polls: int
 
 
-class Lease(Protocol):
-    """For how long a claim is certain to be its owner's."""
-
-    def holds(self) -> bool:
-        """Return whether it still is."""
-
-
 class Entries(Reader):
     """Reads and moves the rows of a journal. Every move is atomic, and durable when its call returns.
 
@@ -71,26 +97,18 @@ class Entries(Reader):
     Args:
         database: The open database.
         clock: The wall clock, in seconds since the epoch: a number, or the database's own.
-        guard: Raises a `JournalError` when claims must not be made any more.
-        lease: Starts a lease; `None` where no other owner can take a claim away.
+        lock: The lock of a file, which has to hold when a row is claimed; `None` where there is none.
 
     Attributes:
         owner: Who claims rows by these calls.
-        lease: Starts, before a claim is asked for, the time within which it may be sent; returns `None` where no other
-            owner can take the claim away.
+        heartbeat: Shows other owners that this one is alive; `None` where there can be no others.
     """
 
-    def __init__(
-        self,
-        database: Database,
-        clock: Callable[[], Moment],
-        guard: Callable[[], None] = lambda: None,
-        lease: Callable[[], Lease | None] = lambda: None,
-    ) -> None:
+    def __init__(self, database: Database, clock: Callable[[], Moment], lock: FileLock | None = None) -> None:
         super().__init__(database, clock)
         self.owner: str = f"{gethostname()}:{os.getpid()}:{uuid4().hex}"  # the last part alone is unique
-        self.lease = lease
-        self._guard = guard
+        self.heartbeat: Heartbeat | None = None
+        self._lock = lock
         self._mask: Callable[[str], str] = str
         # Claims without an answer: which key each is of, and the loop time at which that was noticed.
         self._unanswered: dict[str, tuple[str, float]] = {}
@@ -101,37 +119,52 @@ class Entries(Reader):
         """Set `mask`, which removes the API key from all text of a session's responses and errors."""
         self._mask = mask
 
-    def now(self) -> Moment:
-        """Return the time by the journal's clock."""
-        return self._clock()
-
     async def plan(self, items: Sequence[BatchItem], source: str, page: int) -> dict[str, JournalRow]:
         """Plan some hundred items of different keys, and return their rows, whatever their states, by key.
 
         Left out are items whose key is that of another prompt or project, and those whose key came on an earlier page
         of the same source.
         """
-        planning = plan(self._database.backend.insert(ENTRIES), f"{source}.{page}", self._clock())
+        planning = statements.plan(self._database.backend.insert(ENTRIES), f"{source}.{page}", self._clock())
         rows: list[dict[str, Any]] = [
             {"key": item.key, "prompt": item.prompt, "project_id": item.project_id} for item in items
         ]
         # A column that most items leave empty is a parameter of those pages only that have it: it costs time.
         if any(item.context is not None for item in items):
             rows = [row | {"context": context_text(item.context)} for row, item in zip(rows, items, strict=True)]
-        return {row.key: row for row in rows_of(await self._database.insert(planning, rows))}
+        return {row.key: row for row in rows_of((await self._database.write(planning, parameters=rows))[1])}
 
     async def retry(self, keys: Mapping[str, str]) -> list[str]:
         """Plan some hundred rows once more that were not tried again, and return the keys of their new rows.
 
-        A row that may not be tried again, and one whose new key another item has taken meanwhile, are left out.
+        A row that may not be tried again, and one whose new key another item has taken meanwhile, are left out: of two
+        owners that retry a row at once, one plans it. Executed again, when its answer was lost, the first statement
+        finds the marks of the second one, and does nothing.
 
         Args:
             keys: The new key of each row, by its present one.
         """
-        planning = retries.plan_retries(self._database.backend.insert(ENTRIES), keys, self._clock())
-        await self._database.write(planning, retries.mark_retried(keys, self._clock()))
+        new_key: ColumnElement[str] = case(dict(keys), value=_ROW.key)
+        item_key = func.coalesce(_ROW.item_key, _ROW.key)
+        untried = _ROW.key.in_(list(keys)), _ROW.state.in_(sorted(RETRIED_BY_KEY)), _ROW.retried_as.is_(None)
+        now = seconds_of(self._clock())
+        values = _next_try(new_key, item_key, now)
+        planning = self._database.backend.insert(ENTRIES).from_select(
+            list(values), select(*values.values()).where(*untried).order_by(_ROW.number), include_defaults=False
+        )
+        again = ENTRIES.alias()
+        is_planned = exists().where(again.c.key == new_key, again.c.item_key == item_key)
+        marking = update(ENTRIES).where(*untried, is_planned).values(retried_as=new_key, changed_at=now)
+        await self._database.write(planning.on_conflict_do_nothing(), marking)
         rows = await self.get_many(list(keys))
         return [new for key, new in keys.items() if key in rows and rows[key].retried_as == new]
+
+    def lease(self) -> "Lease | None":
+        """Start, before a claim is asked for, the time within which it may be sent.
+
+        Return `None` where no other owner can take the claim away.
+        """
+        return None if self.heartbeat is None else self.heartbeat.lease()
 
     async def claim(self, key: str, project_id: str | None = None) -> str | NoRoom | None:
         """Make a planned row `sending`, durably: only the caller that gets the claim may send its create.
@@ -139,9 +172,16 @@ class Entries(Reader):
         With `project_id`, the row keeps that as its project. Return the claim; `NoRoom` when the limits of all owners
         leave none; `None` when the row is not planned.
         """
-        self._guard()
-        claim = uuid4().hex
-        parameters = statements.claim_parameters(key, claim, self._clock(), self.owner, project_id)
+        if self._lock is not None:
+            self._lock.check()
+        claim, now = uuid4().hex, self._clock()
+        parameters = {
+            "its_key": key,
+            "new_claim": claim,
+            "new_time": None if isinstance(now, ColumnElement) else now,  # a server takes the time by itself
+            "new_owner": self.owner,
+            "new_project": project_id,
+        }
         try:
             _, rows = await self._database.write(self._database.backend.claim, parameters=parameters, claims=True)
         except BaseException:
@@ -165,24 +205,24 @@ class Entries(Reader):
     async def take_back(self) -> tuple[str, ...]:
         """Plan the rows again whose claims had no answer, and return their keys.
 
-        Nothing was sent under such a claim, so a row is planned again even when it has become unknown meanwhile. A
-        claim without a row is looked for again by later calls: it may still be executed. A row that `leave_claim` was
-        called for becomes unknown, unless its outcome was recorded.
+        Nothing was sent under such a claim, so a row is planned again even when it has become unknown meanwhile. Each
+        claim is looked for again by later calls, for ten minutes: it may still be executed, or be executed once more. A
+        row that `leave_claim` was called for becomes unknown, unless its outcome was recorded.
         """
-        if left := dict(self._left):
-            unknown = {"error": "the outcome of its create was not recorded", **self._changed("sent_at")}
-            await self._database.write(statements.mark_left_unknown(left, **unknown))
+        for left in _slices(self._left):
+            sent = {"error": "the outcome of its create was not recorded", **self._changed("sent_at")}
+            marking = statements.mark_sending_unknown(_has_claim(left), **sent)
+            await self._database.write(marking)
             self._left = {claim: key for claim, key in self._left.items() if claim not in left}
-        if not self._unanswered:
-            return ()
-        unanswered = {claim: key for claim, (key, _) in self._unanswered.items()}
-        taken = (await self._database.write(statements.take_back(unanswered, **self._changed())))[1]
+        taken: list[str] = []
+        unsent = {"sent_at": None, "claimed_at": None, "error": None}
+        for claims in _slices({claim: key for claim, (key, _) in self._unanswered.items()}):
+            rows = update(ENTRIES).where(_has_claim(claims), _ROW.state.in_([State.SENDING, State.UNKNOWN]))
+            taking = rows.values(state=State.PLANNED, **unsent, **self._changed()).returning(_ROW.key)
+            taken += (key for (key,) in (await self._database.write(taking))[1])
         oldest = asyncio.get_running_loop().time() - _DOUBT_SECONDS
-        found = {row.claim for row in taken}
-        for claim, (_, since) in list(self._unanswered.items()):
-            if claim in found or since < oldest:
-                del self._unanswered[claim]
-        return tuple(row.key for row in taken)
+        self._unanswered = {claim: found for claim, found in self._unanswered.items() if found[1] >= oldest}
+        return tuple(taken)
 
     async def release_claim(self, key: str, error: Exception | None, *, claim: str | None = None) -> JournalRow | None:
         """Release a claim: nothing was sent, or the server did nothing about it. Return the row if this moved it.
@@ -238,32 +278,45 @@ class Entries(Reader):
 
         Return the row if it is active, by the job `of_job` where that is given.
         """
-        values = {"error": self._text(error), **self._changed(), **_polls(polls)}
-        _, found = await self._database.write(statements.record_error(key, of_job, **values))
+        rows = update(ENTRIES).where(_ROW.key == key, _ROW.state == State.ACTIVE)
+        rows = rows if of_job is None else rows.where(_ROW.job_id == of_job)
+        recording = rows.values(error=self._text(error), **self._changed(), **_polls(polls)).returning(*SHOWN)
+        _, found = await self._database.write(recording)
         return row_of(found[0]) if found else None
 
     async def record_seen(self, seen: Sequence[Seen]) -> None:
         """Record when jobs that have not ended were seen last, and how often they were polled."""
+        moment = seconds_of(self._clock())
+        seeing = update(ENTRIES).where(_ROW.key == bindparam("its_key"), _ROW.state == State.ACTIVE)
+        seen_at = moment - bindparam("age", type_=Float(53))
+        recording = seeing.values(seen_at=seen_at, polls=bindparam("its_polls"), changed_at=moment)
         rows = [{"its_key": one.key, "age": one.age_seconds, "its_polls": one.polls} for one in seen]
-        await self._database.insert(statements.record_seen(self._clock()), rows)
+        await self._database.write(recording, parameters=rows)
 
     async def resolve(self, key: str, job_id: str | None, project_id: str | None = None) -> bool:
         """Settle an unknown row by its job, in a project of its own where given; without a job, plan it again.
 
-        A row that was settled by a job, and has not ended, can be given another one.
+        A row that was settled by a job, and has not ended, can be given another one: the id that its owner found was
+        wrong. The row is marked in place of its claim, so that a repeated execution whose answer was lost counts as
+        done. The mark also takes the place of its owner, who does not follow the row any more: any living one may.
         """
+        mark = f"{_RESOLVED}{uuid4().hex}"
+        notified = _ROW.notified_state
+        untold = case((notified == State.UNKNOWN, ""), else_=notified)  # it may become unknown once more
         values: dict[str, Any] = {} if project_id is None else {"project_id": project_id}
-        values |= {"job_id": job_id, "error": None, **self._changed(), "seen_at": None, "polls": None}
-        resolution = f"{statements.RESOLVED}{uuid4().hex}"
+        values |= {"job_id": job_id, "claim": mark, "owner": mark, "notified_state": untold}
+        values |= {"error": None, "seen_at": None, "polls": None, **self._changed()}
+        rows = update(ENTRIES).where(_ROW.key == key)
         if job_id is not None:
-            active = statements.resolve(key, State.ACTIVE, resolution, created_at=self._clock(), **values)
-            resolving: tuple[Executable, ...] = (active,)
-        else:
-            # The time of the first create moves from the row to a table of its own, so that a rate counts it once. All
-            # in one transaction: a lost connection or a kill between them would count it twice, or never.
-            again = statements.resolve_again(key, resolution, **values)
-            resolving = (times.keep_send(key), times.delete_old_sends(self._clock()), again)
-        return (await self._database.write(*resolving))[0] == 1
+            corrected = and_(_ROW.state == State.ACTIVE, _ROW.claim.startswith(_RESOLVED))
+            settling = rows.where(or_(_ROW.state == State.UNKNOWN, corrected))
+            settling = settling.values(state=State.ACTIVE, created_at=self._clock(), **values)
+            return (await self._database.write(settling))[0] == 1
+        tries = func.coalesce(_ROW.tries, 1)
+        counted = case((_ROW.claim == mark, tries), else_=tries + 1)  # an earlier execution has counted it
+        again = rows.where(or_(_ROW.state == State.UNKNOWN, and_(_ROW.state == State.PLANNED, _ROW.claim == mark)))
+        again = again.values(state=State.PLANNED, sent_at=None, claimed_at=None, tries=counted, **values)
+        return (await self._database.write(*_keep_send(key, self._clock()), again))[0] == 1
 
     async def mark_gone(self, key: str, error: NotFoundError, polls: int, *, of_job: str | None) -> JournalRow | None:
         """End an active row of `of_job` as failed, since that job is gone; record how many polls there were.
@@ -292,28 +345,43 @@ class Entries(Reader):
 
     async def mark_unknown_of_dead_owners(self, patience: float) -> tuple[str, ...]:
         """Make the rows unknown whose owner has had no heartbeat for `patience` seconds; return their keys."""
-        found = await self._database.sweep(
-            shared.mark_unknown_of_dead_owners(self._clock(), patience, **self.unknown_columns())
-        )
-        await self._database.sweep(shared.delete_dead_owners(self._clock(), patience))
+        now = self._clock()
+        is_dead = statements.owner_is_dead(now, patience)
+        found = await self._database.sweep(statements.mark_sending_unknown(is_dead, **self.unknown_columns()))
+        silent = OWNERS.c.seen_at < now - patience
+        await self._database.sweep(delete(OWNERS).where(silent, statements.server_is_up_for(patience)))
         return tuple(key for (key,) in found)
 
     async def follow(self, keys: Sequence[str]) -> None:
         """Record that this owner waits for items which another one had begun."""
-        await self._database.write(shared.follow(keys, self.owner))
+        begun = update(ENTRIES).where(_ROW.key.in_(keys), BEGUN, _ROW.owner != self.owner)
+        await self._database.write(begun.values(owner=self.owner))
 
     async def set_limits(self, limits: FleetLimits) -> None:
         """Change the limits of all owners of the journal."""
-        await self._database.write(set_limits(limits))
+        await self._database.write(update(JOURNAL).values(limit_columns(limits)))
 
     async def pause(self, seconds: float, project_id: str | None = None) -> None:
-        """Record that the service wants no create of a project for `seconds`, also for a run after a restart."""
-        insert = self._database.backend.insert(PAUSES)
-        await self._database.write(times.upsert_pause(insert, project_id or "", self._clock(), seconds))
+        """Record that the service wants no create of a project for `seconds`, also for a run after a restart.
+
+        A longer pause stands, unless a clock recorded it that was ahead.
+        """
+        moment, column = seconds_of(self._clock()), PAUSES.c
+        new = self._database.backend.insert(PAUSES).values(
+            project=project_id or "", set_at=moment, until=moment + seconds, times=1, seconds=seconds
+        )
+        given = new.excluded
+        trusted = column.set_at < given.set_at + SKEW_SECONDS
+        until = case((and_(trusted, column.until > given.until), column.until), else_=given.until)
+        goes_on = and_(trusted, column.until > given.set_at)  # 429s of creates in flight together are one pause
+        longer = case((goes_on, until - column.until), else_=given.seconds)
+        changed = {"times": column.times + case((goes_on, 0), else_=1), "seconds": column.seconds + longer}
+        changed |= {"set_at": given.set_at, "until": until}
+        await self._database.write(new.on_conflict_do_update(index_elements=[column.project], set_=changed))
 
     async def flush(self) -> None:
         """Wait for all queued writes, including those whose callers were cancelled, and take claims back."""
-        await self._database.flush(statements.nothing())
+        await self._database.flush()
         await self.take_back()
 
     async def _move_mine(self, key: str, target: State, claim: str | None, **values: Any) -> JournalRow | None:
@@ -356,3 +424,41 @@ def _whole_text(error: Exception) -> str:
     with suppress(Exception):
         text = str(error)
     return f"{type(error).__name__}: {text or error_text(error)}"
+
+
+def _next_try(new_key: ColumnElement[str], item_key: ColumnElement[str], now: ColumnElement[float]) -> dict[str, Any]:
+    """Return the columns of the row that plans an ended row once more."""
+    copied = {name: _ROW[name] for name in ("prompt", "project_id", "context")}
+    return {
+        **copied,
+        "key": new_key,
+        "state": literal(State.PLANNED.value),
+        "owner": literal(NO_OWNER),  # the chunk of the first try is over: no task of a queue has this key
+        "tries": func.coalesce(_ROW.tries, 1) + 1,
+        "notified_state": case((_ROW.notified_state.is_not(None), "")),  # a durable job is followed again
+        "item_key": item_key,
+        **dict.fromkeys(("planned_at", "updated_at", "changed_at"), now),
+    }
+
+
+def _keep_send(key: str, now: Moment) -> tuple[Executable, Executable]:
+    """Return what copies the time at which an unknown row was sent, and deletes times that no rate counts any more.
+
+    The next claim of the row will overwrite its time, and a rate has to count both creates, each once: so this belongs
+    into the transaction that plans the row again. The row stays locked until then: of two owners that resolve it at
+    once, one copies its time. Executed again after the move, this finds no unknown row, and copies nothing.
+    """
+    unknown = select(_ROW.project_id, _ROW.sent_at).where(_ROW.key == key, _ROW.state == State.UNKNOWN)
+    keeping = insert(SENDS).from_select(["project_id", "sent_at"], unknown.with_for_update())
+    return keeping, delete(SENDS).where(SENDS.c.sent_at < seconds_of(now) - _LONGEST_WINDOW_SECONDS)
+
+
+def _has_claim(claims: Mapping[str, str]) -> ColumnElement[bool]:
+    """Return whether a row has one of these claims; the keys of the rows, which have an index, are given by claim."""
+    return and_(_ROW.key.in_(set(claims.values())), _ROW.claim.in_(claims))
+
+
+def _slices(claims: Mapping[str, str]) -> Iterator[dict[str, str]]:
+    """Yield claims in parts that fit into one statement each: SQLite has a limit of parameters."""
+    pairs = list(claims.items())
+    return (dict(pairs[start : start + _CLAIMS_AT_ONCE]) for start in range(0, len(pairs), _CLAIMS_AT_ONCE))

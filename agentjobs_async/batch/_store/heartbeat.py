@@ -1,18 +1,19 @@
-"""The heartbeat of one owner among many: how long it keeps its claims, and the rows of owners that are dead."""
+"""One owner of a journal among many: its heartbeat, how long it keeps its claims, and its share of the polls."""
 
 import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
 from contextvars import Context
-from typing import Final
+from typing import Any, Final
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
+from sqlalchemy import ColumnElement, Double, Select, String, delete, func, literal, select, update
 
 from agentjobs_async import JournalError
-from agentjobs_async.batch._store import shared
+from agentjobs_async._polling.pace import PollShare
 from agentjobs_async.batch._store.entries import Entries
-from agentjobs_async.batch._store.poll_sharing import PollSharing
+from agentjobs_async.batch._store.schema import OWNERS, Moment
 from agentjobs_async.batch._store.writer import Database
 
 _BEATS: Final = 4  # within the patience: some may get lost
@@ -20,6 +21,9 @@ _ANSWERED_WITHIN: Final = 0.5  # of the patience: a beat that takes longer is be
 _SURE_FOR: Final = 0.75  # of the patience: the rest is for clocks that run unequally, and for bytes on their way
 _CLAIMED_WITHIN: Final = 0.5  # of the patience: a claim is sent no later than this after it was asked for
 _PARTING_SECONDS: Final = 1.0  # to say that the owner leaves; otherwise its silence shows it, later
+_USED: Final = (
+    0.95  # of the limit of polls: they are under way for unequal times, and some arrive closer than they left
+)
 
 _logger: Final = logging.getLogger("agentjobs_async.batch")
 
@@ -85,6 +89,10 @@ class Heartbeat:
         """Whether the last recorded heartbeat still keeps other owners from taking this one for dead."""
         return self._heard.age() < self.patience * _SURE_FOR
 
+    def lease(self) -> Lease:
+        """Start the time within which a claim may be sent that is asked for now."""
+        return Lease(self)
+
     async def begin(self) -> None:
         """Record the first heartbeat, and start the others."""
         await self._beat()
@@ -115,7 +123,7 @@ class Heartbeat:
     async def _part(self) -> None:
         try:
             async with asyncio.timeout(_PARTING_SECONDS):
-                await self._database.write(shared.delete_owner(self._entries.owner))
+                await self._database.write(delete(OWNERS).where(OWNERS.c.owner == self._entries.owner))
         except TimeoutError:
             error = JournalError("the journal could not be told that its owner leaves", "io")
         else:
@@ -133,9 +141,11 @@ class Heartbeat:
 
     async def _beat(self) -> None:
         asked = _Instant()
+        beat = self._database.backend.insert(OWNERS).values(owner=self._entries.owner, seen_at=self._entries.now())
+        beating = beat.on_conflict_do_update(index_elements=[OWNERS.c.owner], set_={"seen_at": beat.excluded.seen_at})
         try:
             async with asyncio.timeout(self.patience * _ANSWERED_WITHIN):
-                await self._database.write(shared.upsert_heartbeat(self._entries.owner, self._entries.now()))
+                await self._database.write(beating)
         except TimeoutError:
             self._database.connector.cut()
             error = JournalError("the database did not confirm a heartbeat in time", "io")
@@ -151,6 +161,98 @@ class Heartbeat:
             _logger.warning("%d creates became unknown: their owners are gone", len(found))
         self.became_unknown += found
         await self._entries.take_back()
+
+
+class PollSharing:
+    """Asks for the owner's share of the polls at each beat, while the owner polls.
+
+    All shares together never exceed the limit. An owner that joins polls nothing until the others have given up enough
+    for its whole share, with their next beats; a dead owner's share is free once it is taken for dead. An owner that is
+    not sure to count as alive polls nothing.
+
+    Args:
+        heartbeat: Says whether no other owner takes this one for dead.
+    """
+
+    def __init__(self, database: Database, entries: Entries, patience: float, heartbeat: Heartbeat) -> None:
+        self._database = database
+        self._entries = entries
+        self._patience = patience
+        self._heartbeat = heartbeat
+        self._on_share: Callable[[PollShare | None], None] | None = None
+        self._share: PollShare | None = None
+        self._recorded = False
+
+    async def begin(self, on_share: Callable[[PollShare | None], None]) -> None:
+        """Call `on_share` with the owner's share, or with `None` for any number of polls, now and at each beat."""
+        self._on_share = on_share
+        await self.renew()
+
+    def end(self) -> None:
+        """Ask for no share any more; the next beat gives up the last one."""
+        self._on_share = self._share = None
+
+    async def renew(self) -> None:
+        """Ask for the owner's share."""
+        if self._on_share is None:
+            if self._recorded:
+                polling = update(OWNERS).where(OWNERS.c.owner == self._entries.owner, OWNERS.c.polls.is_not(None))
+                await self._database.write(polling.values(polls=None))
+                self._recorded = False
+            return
+        held = self._held()
+        await self._ask(held)
+        if self._held() < held:  # what it does not use any more can now be recorded as free
+            await self._ask(self._held())
+
+    def _held(self) -> float:
+        return self._share.per_second if self._share is not None and self._heartbeat.is_sure else 0.0
+
+    async def _ask(self, held: float) -> None:
+        """Use the share that the journal grants; `held` is what the owner has used until now, in polls per second."""
+        asking = share_polls(self._entries.owner, held, self._patience, _USED, self._entries.now())
+        self._recorded = True
+        # As a claim: the lock of all owners must not wait for this process to commit.
+        _, rows = await self._database.write(asking, claims=True)
+        if self._on_share is None:
+            return  # it ended meanwhile
+        per_second, number, pollers, moment = tuple(rows[0])
+        if per_second is None:
+            self._share = None
+        elif number is not None:
+            self._share = self._with_turns(per_second, number / pollers, moment)
+        elif not held:
+            self._share = PollShare(0.0)
+        self._on_share(self._share)
+
+    def _with_turns(self, per_second: float, offset: float, moment: float) -> PollShare:
+        """Return a share whose turns follow the journal's clock, which shows `moment`, as those of all owners do.
+
+        `offset` is the place of a turn within the interval, from 0 to 1.
+        """
+        interval = 1 / per_second
+        begin = asyncio.get_running_loop().time() - moment % interval
+        return PollShare(per_second, begin + offset * interval, self._heartbeat)
+
+
+def share_polls(owner: str, held: float, patience: float, used: float, now: Moment) -> Select[Any]:
+    """Select an owner's share in polls per second, NULL for any number; its number, that of all pollers, and the time.
+
+    `used` is the part of the journal's limit that is shared out, `held` the most that the owner has used until now.
+    What it gives up is free for others once it calls this again.
+    """
+    moment = literal(None if isinstance(now, ColumnElement) else now, Double)
+    arguments = (literal(owner, String), *(literal(number, Double) for number in (held, patience, used)), moment)
+    found = func.agentjobs_share_polls(*arguments).table_valued("share", "number", "pollers", "moment").c
+    return select(found.share, found.number, found.pollers, found.moment)
+
+
+def parts_of(share: PollShare | None, count: int) -> list[PollShare]:
+    """Return `count` equal parts of a share, each with every `count`-th turn; no parts without a share."""
+    if share is None:
+        return []
+    turns = [None if share.turn is None else share.turn + number * share.interval for number in range(count)]
+    return [evolve(share, per_second=share.per_second / count, turn=turn) for turn in turns]
 
 
 async def _logged(work: Callable[[], Awaitable[None]]) -> None:

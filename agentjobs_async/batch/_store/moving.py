@@ -10,7 +10,7 @@ from uuid import uuid4
 from attrs import frozen
 
 from agentjobs_async import InvalidInputError, JournalError
-from agentjobs_async.batch._store import moves, shared, statements
+from agentjobs_async.batch._store import moves, statements
 from agentjobs_async.batch._store.address import ServerAddress, server_address
 from agentjobs_async.batch._store.connections import AnyConnection
 from agentjobs_async.batch._store.entries import Entries
@@ -125,7 +125,7 @@ class _Moving:
         return departure
 
     async def _check_unused(self, connection: AnyConnection) -> None:
-        owners = await connection.execute(shared.owners(self.old.entries.now()))
+        owners = await connection.execute(statements.owners(self.old.entries.now()))
         if living := sum(owner.age < _OWNER_SECONDS for owner in owners):
             words = f"{living} workers or runs use it; stop them first"
             raise JournalError(f"journal {self.old.address}: {words} (one that died counts for 30 s)", "locked")

@@ -13,9 +13,8 @@ from agentjobs_async.batch._store.address import ServerAddress
 from agentjobs_async.batch._store.connections import Backend
 from agentjobs_async.batch._store.entries import Entries
 from agentjobs_async.batch._store.file_lock import FileLock
-from agentjobs_async.batch._store.heartbeat import Heartbeat, Lease
+from agentjobs_async.batch._store.heartbeat import Heartbeat, parts_of
 from agentjobs_async.batch._store.moves import TO, Move, moved_error, moves, moves_of
-from agentjobs_async.batch._store.poll_sharing import parts_of
 from agentjobs_async.batch._store.schema import Moment
 from agentjobs_async.batch._store.sqlite import check, check_kind, file_backend, make
 from agentjobs_async.batch._store.writer import Database
@@ -184,6 +183,7 @@ class Opened:
         if not (self._read_only or self._moving):
             # Over a connection of its own, without patience: a beat that waited would come too late anyway.
             self.heartbeat = Heartbeat(Database(backend(patience=0.0)), entries, self.owner_timeout)
+            entries.heartbeat = self.heartbeat
             await self.heartbeat.begin()
 
     def _own(self, path: Path) -> Path:
@@ -213,15 +213,8 @@ class Opened:
 
     def _begin(self, backend: Backend, clock: Callable[[], Moment]) -> Entries:
         self.database = Database(backend)
-        self.entries = Entries(self.database, self._clock or clock, self._guard, self._lease)
+        self.entries = Entries(self.database, self._clock or clock, self.lock)
         return self.entries
-
-    def _guard(self) -> None:
-        if self.lock is not None:
-            self.lock.check()
-
-    def _lease(self) -> Lease | None:
-        return None if self.heartbeat is None else Lease(self.heartbeat)
 
     def _give_up(self) -> None:
         if self.database is not None:

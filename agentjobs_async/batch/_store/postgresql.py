@@ -1,11 +1,25 @@
 """A journal on PostgreSQL: how it is reached, whether it is one, and how a new one is made."""
 
 from collections.abc import Mapping
+from importlib.resources import files
 from math import ceil
 from typing import Any, Final
 from weakref import WeakSet
 
-from sqlalchemy import ColumnElement, Double, Table, Text, event, func, inspect, select, text
+from sqlalchemy import (
+    ColumnElement,
+    Double,
+    Select,
+    String,
+    Table,
+    Text,
+    bindparam,
+    event,
+    func,
+    inspect,
+    select,
+    text,
+)
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
@@ -13,10 +27,8 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from agentjobs_async import InvalidInputError, JournalError
 from agentjobs_async._text import one_line
 from agentjobs_async.batch._sockets import shut_down
-from agentjobs_async.batch._store import shared
 from agentjobs_async.batch._store.address import ServerAddress
 from agentjobs_async.batch._store.connections import AnyConnection, Backend, Read, Stamp
-from agentjobs_async.batch._store.limits import layout
 from agentjobs_async.batch._store.schema import (
     APPLICATION,
     ENTRIES,
@@ -25,6 +37,8 @@ from agentjobs_async.batch._store.schema import (
     LAYOUT,
     METADATA,
     RETRIED_INDEX,
+    SERVER_METADATA,
+    first_row,
     other_layout,
 )
 from agentjobs_async.errors import JournalReason
@@ -52,7 +66,22 @@ _WORDS: Final[dict[JournalReason, str]] = {
     "locked": "another transaction has locked it",
     "io": "it can't be reached, read or written",
 }
+_FUNCTIONS: Final = files("agentjobs_async.batch._store").joinpath("claims.sql")
+"""The statements that create the functions by which rows are claimed, and their indexes."""
 
+
+def _claim() -> Select[Any]:
+    texts = [bindparam(name, type_=String) for name in ("its_key", "new_claim", "new_owner", "new_project")]
+    found = func.agentjobs_claim(*texts, bindparam("new_time", type_=Double))
+    cells = found.table_valued("wait", "of_project", "claimed").c
+    return select(cells.wait, cells.of_project, cells.claimed)
+
+
+_CLAIM: Final = _claim()
+"""Make a planned row `sending` as far as the limits leave room, as `Backend.claim` says.
+
+The function takes the time after it has waited for the claims before this one, unless it is given one.
+"""
 
 for _index in (FOLLOWED_INDEX, RETRIED_INDEX):
     # Here, not where they are made: what names PostgreSQL there makes SQLAlchemy import its dialect for every file.
@@ -83,7 +112,7 @@ def server_backend(
     return Backend(
         engine=_engine(place, connections, read_only=read_only, owner_timeout=owner_timeout),
         insert=postgresql.insert,
-        claim=shared.CLAIM,
+        claim=_CLAIM,
         claims_apart=True,
         fault=lambda error: _fault(name, error),
         is_gone=_is_gone,
@@ -109,16 +138,18 @@ async def lay_out(connection: AnyConnection, name: str, *, writing: bool) -> Non
         # One at a time: of two owners that begin at once, both would find no table.
         await connection.execute(text("SELECT pg_advisory_xact_lock(:application)"), {"application": APPLICATION})
     if await _has_table(connection, ENTRIES):
-        found = (await connection.execute(layout())).scalar_one() if await _has_table(connection, JOURNAL) else 0
+        # The layout alone: another one may not have all columns.
+        layout = select(JOURNAL.c.layout)
+        found = (await connection.execute(layout)).scalar_one() if await _has_table(connection, JOURNAL) else 0
         if found != LAYOUT:
             raise JournalError(f"journal {name}: {other_layout(found)}; the database is left as it is", "version")
     elif not writing:
         raise JournalError(f"journal {name}: there is none in this database", "io")
     else:
         await connection.run_sync(METADATA.create_all)
-        await connection.run_sync(shared.METADATA.create_all)
-        await connection.execute(shared.insert_row())
-        await connection.exec_driver_sql(shared.functions())
+        await connection.run_sync(SERVER_METADATA.create_all)
+        await connection.execute(postgresql.insert(JOURNAL).values(first_row()).on_conflict_do_nothing())
+        await connection.exec_driver_sql(_FUNCTIONS.read_text("utf-8"))
 
 
 async def _has_table(connection: AnyConnection, table: Table) -> bool:

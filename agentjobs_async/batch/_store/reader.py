@@ -3,22 +3,35 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
-from typing import Final
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, Executable, Select, Subquery, and_, case, func, or_, select, union_all
 
 from agentjobs_async import ResponseError
-from agentjobs_async.batch._store import retries, shared, statements, times
 from agentjobs_async.batch._store.connections import Stamp
-from agentjobs_async.batch._store.limits import identity, limits, limits_of
 from agentjobs_async.batch._store.rows import JournalRow, legible, refusal_of, rows_of, text_or_none
-from agentjobs_async.batch._store.schema import Moment
+from agentjobs_async.batch._store.schema import (
+    ENTRIES,
+    JOURNAL,
+    PAUSES,
+    SENDS,
+    SKEW_SECONDS,
+    Moment,
+    limits_of,
+    seconds_of,
+)
+from agentjobs_async.batch._store.statements import ROWS, conditions, owner_is_dead, owners
 from agentjobs_async.batch._store.writer import Database
 from agentjobs_async.batch.limits import FleetLimits
-from agentjobs_async.batch.states import State
+from agentjobs_async.batch.states import ENDED, State
 from agentjobs_async.batch.where import Where
 
+_ROW: Final = ENTRIES.c
 _PAGE_ROWS: Final = 500  # few enough that the loop stands still for some milliseconds only
 _PAGE_NUMBERS: Final = 5_000  # the same, of two cells each
 _NEVER_IN_A_KEY: Final = re.compile("[\0\ud800-\udfff]")  # the databases refuse even the question
+BEGUN: Final = or_(_ROW.state == State.ACTIVE, and_(_ROW.state == State.PLANNED, _ROW.owner.is_not(None)))
+"""Which items an owner waits for, or has claimed before: its own, until another one follows them."""
 
 
 class Reader:
@@ -32,6 +45,10 @@ class Reader:
     def __init__(self, database: Database, clock: Callable[[], Moment]) -> None:
         self._database = database
         self._clock = clock
+
+    def now(self) -> Moment:
+        """Return the time by the journal's clock."""
+        return self._clock()
 
     async def page(
         self,
@@ -50,21 +67,26 @@ class Reader:
         With `where`, they meet its conditions; with `newest`, they were not tried again; with `max_tries`, they have
         had fewer tries.
         """
-        state = None if state is None else State(state)
-        met = [] if where is None else statements.conditions(where, self._clock())
-        met += [statements.newest_try()] if newest else []
-        met += [retries.fewer_tries(max_tries)] if max_tries is not None else []
-        statement = statements.page(after, size, state=state, until=until, projects=projects, where=met)
-        return rows_of(await self._database.read(statement))
+        met = [_ROW.number > after, *conditions(where, self._clock())]
+        met += [_ROW.state == State(state)] if state is not None else []
+        met += [_ROW.number <= until] if until is not None else []
+        met += [or_(*map(_ROW.project_id.is_not_distinct_from, projects))] if projects is not None else []
+        met += [_ROW.retried_as.is_(None)] if newest else []
+        met += [func.coalesce(_ROW.tries, 1) < max_tries] if max_tries is not None else []
+        return rows_of(await self._read(ROWS.where(*met).order_by(_ROW.number).limit(size)))
 
     async def get_many(self, keys: Sequence[str]) -> dict[str, JournalRow]:
         """Return the rows of some hundred keys, by key; keys that have none, or that none can have, are left out."""
         possible = [key for key in keys if not _NEVER_IN_A_KEY.search(str(key))]
-        return {row.key: row for row in rows_of(await self._database.read(statements.get_many(possible)))}
+        return {row.key: row for row in rows_of(await self._read(ROWS.where(_ROW.key.in_(possible))))}
+
+    async def numbered(self, numbers: Collection[int]) -> list[JournalRow]:
+        """Return the rows of some hundred numbers, in their order; numbers without a row are left out."""
+        return rows_of(await self._read(ROWS.where(_ROW.number.in_(numbers)).order_by(_ROW.number)))
 
     async def refusal(self, key: str) -> ResponseError | None:
         """Return the refusal with which the row of a key has ended; `None` where it has not ended so."""
-        return refusal_of((await self._database.read(statements.refusal(key)))[0].refusal)
+        return refusal_of((await self._read(select(_ROW.refusal).where(_ROW.key == key)))[0].refusal)
 
     async def stamp(self) -> Stamp:
         """Return what changes when anything is written."""
@@ -76,106 +98,166 @@ class Reader:
         Both times are in seconds since the epoch. Earlier tries are among the rows. A row whose job was seen once more,
         or that was tried again, has the time that it had.
         """
-        found = await self._database.read(statements.changed_since(since, after, _PAGE_NUMBERS))
+        changed = select(_ROW.number, _ROW.updated_at).where(_ROW.updated_at >= since, _ROW.number > after)
+        found = await self._read(changed.order_by(_ROW.number).limit(_PAGE_NUMBERS))
         return legible(lambda: [(int(row.number), float(row.updated_at)) for row in found])
-
-    async def numbered(self, numbers: Collection[int]) -> list[JournalRow]:
-        """Return the rows of some hundred numbers, in their order; numbers without a row are left out."""
-        met = [statements.has_number(numbers)]
-        return rows_of(await self._database.read(statements.page(0, len(numbers), where=met)))
 
     async def unended(self, keys: Sequence[str]) -> tuple[str, ...]:
         """Return those of the keys whose rows have not ended, in the order of the rows."""
-        return tuple(key for (key,) in await self._database.read(statements.unended(keys)))
+        unended = select(_ROW.key).where(_ROW.key.in_(keys), _ROW.state.not_in(sorted(ENDED)))
+        return tuple(key for (key,) in await self._read(unended.order_by(_ROW.number)))
 
     async def counts(self) -> dict[State, int]:
         """Return how many items are in each state; one that was planned again counts by its newest row."""
-        found = await self._database.read(statements.counts())
+        # Two parts, so that each is served by an index alone.
+        rows = select(_ROW.state, func.count()).group_by(_ROW.state)
+        retried = select(_ROW.state, -func.count()).where(_ROW.retried_as.is_not(None)).group_by(_ROW.state)
+        found = await self._read(union_all(rows, retried))
         counts = Counter(dict.fromkeys(State, 0))
         legible(lambda: [counts.update({State(state): number}) for state, number in map(tuple, found)])
         return dict(counts)
 
     async def planned_projects(self, until: int) -> list[tuple[str | None, int]]:
         """Return the projects of planned rows up to the number `until`, each with the number of its first such row."""
-        found = await self._database.read(statements.planned_projects(until))
+        first = func.min(_ROW.number).label("first")
+        planned = select(_ROW.project_id, first).where(_ROW.state == State.PLANNED, _ROW.number <= until)
+        found = await self._read(planned.group_by(_ROW.project_id).order_by(first))
         return legible(lambda: [(text_or_none(row.project_id), row.first) for row in found])
 
     async def planned_counts(self) -> dict[str | None, int]:
         """Return the number of planned rows of each project; `None` stands for rows that name none."""
-        found = await self._database.read(statements.planned_counts())
+        planned = select(_ROW.project_id, func.count()).where(_ROW.state == State.PLANNED)
+        found = await self._read(planned.group_by(_ROW.project_id))
         return legible(lambda: {text_or_none(project): number for project, number in map(tuple, found)})
 
     async def last_number(self) -> int:
         """Return the number of the last row; 0 without any."""
-        return (await self._database.read(statements.last_number()))[0][0] or 0
+        return (await self._read(select(func.max(_ROW.number))))[0][0] or 0
 
     async def unfollowed(self, patience: float, after: int, most: int) -> list[tuple[int, str]]:
         """Return number and key of up to `most` items beyond the number `after` that no living owner waits for.
 
         Their owner has had no heartbeat for `patience` seconds, and they are active, or planned again after a claim.
         """
-        found = await self._database.read(shared.unfollowed(self._clock(), patience, after, most))
-        return [(row.number, row.key) for row in found]
+        dead = owner_is_dead(self._clock(), patience)
+        left = select(_ROW.number, _ROW.key).where(_ROW.number > after, BEGUN, dead)
+        return [(row.number, row.key) for row in await self._read(left.order_by(_ROW.number).limit(most))]
 
     async def identity(self) -> str:
         """Return the journal's identity, which no other journal has; a move takes it along."""
-        return str((await self._database.read(identity()))[0][0])
+        return str((await self._read(select(JOURNAL.c.identity)))[0][0])
 
     async def limits(self) -> FleetLimits:
         """Return the limits of all owners of the journal."""
-        found = await self._database.read(limits())
+        found = await self._read(select(JOURNAL))
         return legible(lambda: limits_of(*found))
+
+    async def owners(self) -> list[tuple[str, float]]:
+        """Return the owners of a shared journal that have not left, and the seconds since their last heartbeats."""
+        return [(row.owner, max(row.age, 0.0)) for row in await self._read(owners(self._clock()))]
+
+    async def active_counts(self) -> dict[str, int]:
+        """Return the number of active items of each owner."""
+        active = select(_ROW.owner, func.count()).where(_ROW.state.in_([State.SENDING, State.ACTIVE]))
+        return dict(map(tuple, await self._read(active.where(_ROW.owner.is_not(None)).group_by(_ROW.owner))))
 
     async def sent_ages(self, seconds: float, most: int) -> list[tuple[str | None, float]]:
         """Return the project and the age in seconds of the last `most` creates of each project, newest first.
 
         Left out are those older than `seconds`, and those whose time lies ahead: the clock was wrong.
         """
-        found = await self._database.read(times.sent_ages(self._clock(), seconds, most))
-        return legible(lambda: [(text_or_none(row.project_id), max(row.age, 0.0)) for row in found])
+        moment = seconds_of(self._clock())
+        sends = (
+            select(table.c.project_id, table.c.sent_at).where(_is_within(table.c.sent_at, moment, seconds))
+            for table in (ENTRIES, SENDS)
+        )
+        return await self._ages(_ages_of_newest(union_all(*sends).subquery(), moment, most))
 
     async def unknown_ages(self, seconds: float, most: int) -> list[tuple[str | None, float]]:
         """Return the project and the age in seconds of the last `most` rows of each project that became unknown.
 
         The newest come first, and none is older than `seconds`.
         """
-        found = await self._database.read(times.unknown_ages(self._clock(), seconds, most))
-        return legible(lambda: [(text_or_none(row.project_id), max(row.age, 0.0)) for row in found])
-
-    async def recent_ends(self, seconds: float) -> tuple[int, float]:
-        """Return how many items ended within `seconds`, and how many seconds ago the first of these did; else 0."""
-        found = (await self._database.read(times.recent_ends(self._clock(), seconds)))[0]
-        return found.ended, max(found.age or 0.0, 0.0)
-
-    async def owners(self) -> list[tuple[str, float]]:
-        """Return the owners of a shared journal that have not left, and the seconds since their last heartbeats."""
-        return [(row.owner, max(row.age, 0.0)) for row in await self._database.read(shared.owners(self._clock()))]
-
-    async def active_counts(self) -> dict[str, int]:
-        """Return the number of active items of each owner."""
-        return dict(map(tuple, await self._database.read(shared.active_counts())))
-
-    async def durations(self, most: int) -> list[tuple[str | None, float, int, bool]]:
-        """Return project, seconds, polls and whether it has ended of the last `most` jobs, as `times.durations`."""
-        found = map(tuple, await self._database.read(times.durations(most)))
-        return legible(lambda: [(text_or_none(name), float(s), int(polls), bool(end)) for name, s, polls, end in found])
+        moment = seconds_of(self._clock())
+        became = _is_within(_ROW.updated_at, moment, seconds)
+        unknown = select(_ROW.project_id, _ROW.updated_at).where(_ROW.state == State.UNKNOWN, became)
+        return await self._ages(_ages_of_newest(unknown.subquery(), moment, most))
 
     async def active_ages(self, seconds: float, most: int) -> list[tuple[str | None, float]]:
         """Return project and age in seconds of up to `most` active jobs that were seen in the last `seconds`."""
-        found = await self._database.read(times.active_ages(self._clock(), seconds, most))
-        return legible(lambda: [(text_or_none(row.project_id), max(float(row.age), 0.0)) for row in found])
+        moment = seconds_of(self._clock())
+        active = select(_ROW.project_id, (moment - _ROW.created_at).label("age")).where(
+            _ROW.state == State.ACTIVE, _ROW.created_at.is_not(None), _ROW.seen_at > moment - seconds
+        )
+        return await self._ages(active.order_by(_ROW.number).limit(most))
 
     async def active_silence(self) -> float | None:
         """Return the seconds since an active job was seen last, or its row changed; `None` where no job is active."""
-        found = await self._database.read(times.active_silence(self._clock()))
+        last = func.max(func.coalesce(_ROW.seen_at, _ROW.updated_at))
+        silence = select((seconds_of(self._clock()) - last).label("age")).where(_ROW.state == State.ACTIVE)
+        found = await self._read(silence)
         return legible(lambda: None if found[0].age is None else max(float(found[0].age), 0.0))
+
+    async def recent_ends(self, seconds: float) -> tuple[int, float]:
+        """Return how many items ended within `seconds`, and how many seconds ago the first of these did; else 0.
+
+        What a person gave up is left out.
+        """
+        moment = seconds_of(self._clock())
+        age: ColumnElement[Any] = (moment - func.min(_ROW.ended_at)).label("age")
+        ends = select(func.count().label("ended"), age).where(_is_within(_ROW.ended_at, moment, seconds))
+        found = (await self._read(ends.where(_ROW.state != State.ABANDONED)))[0]
+        return found.ended, max(found.age or 0.0, 0.0)
+
+    async def durations(self, most: int) -> list[tuple[str | None, float, int, bool]]:
+        """Return project, seconds, polls and whether it has ended of the last `most` jobs, newest row first.
+
+        The seconds go from the create to the end, or for a job that was given up while it was active, to when that was
+        known last.
+        """
+        found = map(tuple, await self._read(_durations(most)))
+        return legible(lambda: [(text_or_none(name), float(s), int(polls), bool(end)) for name, s, polls, end in found])
 
     async def paused_for(self) -> dict[str | None, float]:
         """Return for each paused project the seconds for which the server still wants no create of it."""
-        found = await self._database.read(times.paused_for(self._clock()))
+        moment, pause = seconds_of(self._clock()), PAUSES.c
+        current = and_(pause.until > moment, pause.set_at < moment + SKEW_SECONDS)
+        begun = case((pause.set_at > moment, pause.set_at), else_=moment)
+        found = await self._read(select(pause.project, (pause.until - begun).label("left")).where(current))
         return legible(lambda: {text_or_none(row.project) or None: float(row.left) for row in found})
 
     async def pauses(self) -> tuple[int, float]:
         """Return how often the server asked for no create of a project, and for how many seconds in all."""
-        found = await self._database.read(times.pauses())
-        return legible(lambda: (int(found[0].times), float(found[0].seconds)))
+        found = await self._read(select(func.sum(PAUSES.c.times), func.sum(PAUSES.c.seconds)))
+        return legible(lambda: (int(found[0][0] or 0), float(found[0][1] or 0)))
+
+    async def _ages(self, statement: Select[Any]) -> list[tuple[str | None, float]]:
+        found = await self._read(statement)
+        return legible(lambda: [(text_or_none(row.project_id), max(float(row.age), 0.0)) for row in found])
+
+    async def _read(self, statement: Executable) -> Sequence[Any]:
+        return await self._database.read(statement)
+
+
+def _is_within(time: ColumnElement[Any], moment: ColumnElement[float], seconds: float) -> ColumnElement[bool]:
+    """Return whether a time lies within the last `seconds`; one that a clock recorded which was ahead is not known."""
+    return and_(time > moment - seconds, time < moment + SKEW_SECONDS)
+
+
+def _ages_of_newest(times: Subquery, moment: ColumnElement[float], most: int) -> Select[Any]:
+    """Select project and age of the `most` newest of each project in `times`, whose columns are project and time."""
+    project, time = times.c
+    rank = func.row_number().over(partition_by=project, order_by=time.desc()).label("rank")
+    ranked = select(project, (moment - time).label("age"), rank).subquery()
+    return select(ranked.c.project_id, ranked.c.age).where(ranked.c.rank <= most).order_by(ranked.c.age)
+
+
+def _durations(most: int) -> Select[Any]:
+    ended = _ROW.state.in_([State.COMPLETED, State.FAILED, State.ARCHIVED])
+    given_up = and_(_ROW.state.in_([State.ACTIVE, State.ABANDONED]), _ROW.error.is_not(None))
+    only_seen = or_(_ROW.state == State.ABANDONED, _ROW.seen_at > _ROW.updated_at)  # a person may abandon it much later
+    last_active = case((only_seen, _ROW.seen_at), else_=_ROW.updated_at)
+    seconds: ColumnElement[Any] = case((ended, _ROW.ended_at), else_=last_active) - _ROW.created_at
+    polls = func.coalesce(_ROW.polls, 0).label("polls")
+    rows = select(_ROW.project_id, seconds.label("seconds"), polls, ended.label("ended"))
+    return rows.where(or_(ended, given_up), seconds >= 0).order_by(_ROW.number.desc()).limit(most)

@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Collection
-from typing import Final
+from typing import Any, Final
+from uuid import uuid4
 
 from sqlalchemy import (
     BigInteger,
@@ -11,10 +12,12 @@ from sqlalchemy import (
     Column,
     ColumnElement,
     Dialect,
+    Double,
     Float,
     Index,
     Integer,
     MetaData,
+    Row,
     SmallInteger,
     String,
     Table,
@@ -24,6 +27,7 @@ from sqlalchemy import (
     literal_column,
 )
 
+from agentjobs_async.batch.limits import FleetLimits, Rate
 from agentjobs_async.batch.states import State
 
 APPLICATION: Final = 0x41674A62
@@ -32,6 +36,9 @@ BEFORE_RELEASE: Final = 0x414A6F62
 """The `application_id` of the journals that were written before the first release."""
 LAYOUT: Final = 1
 """The layout of the tables: SQLite's `user_version`, and a column on PostgreSQL."""
+
+SKEW_SECONDS: Final = 60.0
+"""Clocks are set back by as much in daily life; a time further ahead is ignored."""
 
 Moment = float | ColumnElement[float]
 """Seconds since the epoch: a number, or an expression of the database's own clock."""
@@ -195,6 +202,18 @@ JOURNAL: Final = Table(
     Column("polls_per_second", Float(53)),
 )
 """One row: the number of the layout, for PostgreSQL; its identity, which no other journal has; its limits."""
+SERVER_METADATA: Final = MetaData()
+OWNERS: Final = Table(
+    "agentjobs_owners",
+    SERVER_METADATA,
+    Column("owner", String, primary_key=True),
+    Column("seen_at", Double, nullable=False),
+    Column("polls", Double),
+)
+"""The processes that have the journal open, on PostgreSQL only.
+
+`polls` is null for an owner that does not poll; else no less than the polls per second that it starts at any moment.
+"""
 
 
 def other_layout(number: int) -> str:
@@ -202,3 +221,39 @@ def other_layout(number: int) -> str:
     if number > LAYOUT:
         return f"it has layout {number}, written by a newer version of agentjobs-async; this one knows {LAYOUT}"
     return "it was written before the first release; finish it with the version of agentjobs-async that made it"
+
+
+def first_row() -> dict[str, Any]:
+    """Return the columns of a new journal's row: an identity that no other journal has, and the usual limits."""
+    return {"only": 1, "layout": LAYOUT, "identity": uuid4().hex, **limit_columns(FleetLimits())}
+
+
+def limits_of(row: Row[Any]) -> FleetLimits:
+    """Return the limits of the row."""
+    rate = None
+    if row.create_count is not None:
+        rate = Rate(row.create_count, per=row.create_per, scope=row.create_scope, spread=bool(row.create_spread))
+    return FleetLimits(
+        row.max_active,
+        rate,
+        row.unknown_for,
+        timeout=row.timeout,
+        max_sending=row.max_sending,
+        polls_per_second=row.polls_per_second,
+    )
+
+
+def limit_columns(limits: FleetLimits) -> dict[str, Any]:
+    """Return the columns that hold limits."""
+    rate = limits.create_rate
+    return {
+        "max_active": limits.max_active,
+        "create_count": None if rate is None else rate.count,
+        "create_per": None if rate is None else rate.per,
+        "create_scope": None if rate is None else rate.scope,
+        "create_spread": rate is not None and rate.spread,
+        "unknown_for": limits.unknown_for,
+        "timeout": limits.timeout,
+        "max_sending": limits.max_sending,
+        "polls_per_second": limits.polls_per_second,
+    }

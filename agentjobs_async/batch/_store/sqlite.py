@@ -12,17 +12,42 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from sqlalchemy import create_engine, event, insert, make_url
+from sqlalchemy import (
+    Float,
+    String,
+    and_,
+    bindparam,
+    create_engine,
+    event,
+    func,
+    insert,
+    literal,
+    make_url,
+    null,
+    or_,
+    update,
+)
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.schema import CreateIndex, CreateTable
+from sqlalchemy.sql.dml import ReturningUpdate
 
 from agentjobs_async import JournalError
-from agentjobs_async.batch._store import statements
 from agentjobs_async.batch._store.connections import Backend, Read, Stamp
-from agentjobs_async.batch._store.limits import first_row
-from agentjobs_async.batch._store.schema import APPLICATION, BEFORE_RELEASE, JOURNAL, LAYOUT, METADATA, other_layout
+from agentjobs_async.batch._store.schema import (
+    APPLICATION,
+    BEFORE_RELEASE,
+    ENTRIES,
+    JOURNAL,
+    LAYOUT,
+    METADATA,
+    first_row,
+    other_layout,
+)
 from agentjobs_async.batch._store.threads import FileEngine
+from agentjobs_async.batch.states import State
 from agentjobs_async.errors import JournalReason
+
+_ROW: Final = ENTRIES.c
 
 _BUSY_SECONDS: Final = 10.0  # a foreign program that reads the file may lock it for a moment
 _CHECKPOINT_PAGES: Final = 32  # often, so that the file alone, copied without its log, holds nearly all rows
@@ -45,6 +70,21 @@ _WORDS: Final[dict[JournalReason, str]] = {
     "read_only": "the file can't be written",
     "io": "it can't be read or written",
 }
+
+
+def _claim() -> ReturningUpdate[None, None, int]:
+    token, now = bindparam("new_claim", type_=String), bindparam("new_time", type_=Float(53))
+    repeated = and_(_ROW.state == State.SENDING, _ROW.claim == token)  # executed before, and the answer was lost
+    claiming = update(ENTRIES).where(_ROW.key == bindparam("its_key"), or_(_ROW.state == State.PLANNED, repeated))
+    project = func.coalesce(bindparam("new_project", type_=String), _ROW.project_id)
+    values = {"claim": token, "owner": bindparam("new_owner"), "project_id": project, "error": None}
+    times = {"sent_at": now, "claimed_at": now, "updated_at": now, "changed_at": now}
+    found = null().label("wait"), null().label("of_project"), literal(1).label("claimed")
+    return claiming.values(state=State.SENDING, **values, **times).returning(*found)
+
+
+_CLAIM: Final = _claim()
+"""Make a planned row `sending`, as `Backend.claim` says. Built once: building it costs more than executing it."""
 
 
 def faults(path: Path, error: BaseException) -> JournalError:
@@ -70,7 +110,7 @@ def file_backend(path: Path, *, read_only: bool) -> Backend:
     return Backend(
         engine=_engine(path, read_only=read_only),
         insert=sqlite.insert,
-        claim=statements.CLAIM,
+        claim=_CLAIM,
         claims_apart=False,
         fault=lambda error: faults(path, error),
         is_gone=lambda error: error.connection_invalidated,

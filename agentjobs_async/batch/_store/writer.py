@@ -87,10 +87,11 @@ class Database:
         return await self._apart(statement, commit=True)
 
     async def write(
-        self, *statements: Executable, parameters: dict[str, Any] | None = None, claims: bool = False
+        self, *statements: Executable, parameters: Parameters | None = None, claims: bool = False
     ) -> tuple[int, Rows]:
         """Execute statements durably in one transaction; return how many rows the last one touched, and its rows.
 
+        A list of parameters executes them once for each.
         The whole transaction is executed again when its connection breaks before the answer comes: statements that
         were executed once must change nothing the second time. With `claims`, it may wait for other owners' claims, and
         no other transaction waits for it where the backend has claims apart. Cancelling this call returns at once, and
@@ -102,25 +103,15 @@ class Database:
         self._check()
         return await self._written(self._claims if claims else self._changes, _PendingWrite(statements, parameters))
 
-    async def insert(self, statement: Executable, rows: list[dict[str, Any]]) -> Rows:
-        """Execute an insert or update durably for many rows in one transaction, as `write` does, and return its rows.
-
-        Raises:
-            JournalError: As `write` does.
-        """
-        self._check()
-        return (await self._written(self._changes, _PendingWrite((statement,), rows)))[1]
-
-    async def flush(self, nothing: Executable) -> None:
+    async def flush(self) -> None:
         """Wait for all queued writes, including those whose callers were cancelled.
 
         Raises:
-            JournalError: `nothing`, a statement that changes nothing, or what was queued before it, could not be
-                executed.
+            JournalError: What was queued could not be executed.
         """
         self._check()
         queues = [queue for queue in self._queues if queue.writer is not None]
-        await asyncio.gather(*(self._written(queue, _PendingWrite((nothing,))) for queue in queues))
+        await asyncio.gather(*(self._written(queue, _PendingWrite(())) for queue in queues))
 
     async def once(
         self, work: Callable[[AnyConnection], Coroutine[Any, Any, object]], *, is_long: bool = False
@@ -281,7 +272,10 @@ def _transaction(connection: Connection, writes: list[_PendingWrite], cancelled:
 
 
 def _last_executed(connection: Connection, write: _PendingWrite) -> tuple[int, Rows]:
-    return [_executed(connection, statement, write.parameters) for statement in write.statements][-1]
+    done: tuple[int, Rows] = 0, []
+    for statement in write.statements:
+        done = _executed(connection, statement, write.parameters)
+    return done
 
 
 def _rows(connection: Connection, statement: Executable, *, commit: bool) -> Rows:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from agentjobs_async.batch import BatchWorker, FleetLimits, Journal
-from agentjobs_async.batch._store import shared
+from agentjobs_async.batch._store.heartbeat import share_polls
 from tests.batch.silence import NEVER, be_silent, heartbeat_of
 from tests.batch.stage import FakeSession
 
@@ -137,7 +137,7 @@ async def test_turns_of_all(owners: Owners, polling: Polling) -> None:
     asked: list[Any] = []
     for journal in owners:
         entries = journal._entries
-        asking = shared.share_polls(entries.owner, WHOLE, NEVER, 1.0, 1_000.0)
+        asking = share_polls(entries.owner, WHOLE, NEVER, 1.0, 1_000.0)
         asked += (await entries._database.write(asking))[1]
     assert sorted(row.number for row in asked) == [0, 1, 2]
     assert {(row.share, row.pollers, row.moment) for row in asked} == {(4.0, 3, 1_000.0)}
