@@ -8,7 +8,7 @@ import shutil
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import AsyncExitStack, closing
+from contextlib import AsyncExitStack, aclosing, closing
 from pathlib import Path
 from typing import Any
 
@@ -120,7 +120,7 @@ async def test_many_pages_cost_one_look(first: Path, statements: list[str], monk
             del statements[:]
             await feeds[0].look()
             await asyncio.gather(*(until(stream, f"late-{pages}") for stream in streams))
-        return sum("updated_at >=" in statement for statement in statements)
+        return sum("changed_at >=" in statement for statement in statements)
 
     async with served(first) as page:
         assert 0 < await cost(page, 50) == await cost(page, 1)
@@ -141,6 +141,20 @@ async def test_stream_goes_on_where_it_broke(first: Path) -> None:
         for foreign in ("abc.0", "", position + "9", "x"):
             async with page.stream(foreign) as stream:
                 assert (await anext(stream))["event"] == "stale"
+
+
+async def test_page_that_reads_slowly(first: Path) -> None:
+    """A page that reads more slowly than the log forgets is told to start anew, and holds no line meanwhile."""
+    async with Journal.open(first, read_only=True) as journal:
+        feed = ChangeFeed(journal)
+        await feed.look()
+        async with aclosing(feed.frames(feed.log.mark(0))) as frames:
+            assert (await anext(frames)).startswith(b"event: status")
+            for line in ("{}", "[]"):
+                feed.log.add(line)
+            assert await anext(frames) == b"id: %b\nevent: rows\ndata: {}\n\n" % feed.log.mark(1).encode()
+            feed.log.forget(2)
+            assert await anext(frames) == b"event: stale\ndata: \n\n"
 
 
 async def test_end_of_the_server_ends_streams(first: Path) -> None:
@@ -385,18 +399,45 @@ async def test_mounted(first: Path) -> None:
 
 
 async def test_clock_that_is_set_back(first: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A change whose time is before that of others is found by reading all rows again."""
+    """A clock that is set back, by years, hides no change."""
     async with Journal.open(first, read_only=True) as journal:
         feed = ChangeFeed(journal)
         await feed.look()
+        monkeypatch.setattr(time, "time", lambda: 1e9)
+        await add(first, "late")
+        await feed.look()
+        assert '"late"' in feed.log.line(0)
+
+
+async def test_change_that_is_committed_late(first: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row that was committed minutes after its time is found by the next look for such rows, once."""
+    async with Journal.open(first, read_only=True) as journal:
+        feed = ChangeFeed(journal)
+        await feed.look()
+        async with Journal.open(first, clock=lambda: time.time() - 300) as slow:
+            await slow.add([BatchItem("late", "Document it", "docs")])
+        await feed.look()
+        assert feed.log.end == 0
+        monkeypatch.setattr("agentjobs_async.report.live.feed._LATE_LOOK_SECONDS", 0)
+        for _ in range(2):
+            await feed.look()
+            assert feed.log.end == 1
+        assert '"late"' in feed.log.line(0)
+
+
+async def test_page_that_is_opened_later(first: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page that is opened a minute after the last one gets all rows as they are, whatever the times of changes."""
+    async with Journal.open(first, read_only=True) as journal:
+        feed = ChangeFeed(journal)
+        before = await feed.document()
         async with Journal.open(first, clock=lambda: 1e9) as behind:
             await behind.add([BatchItem("late", "Document it", "docs")])
         await feed.look()
-        assert feed.log.end == 0
+        assert await feed.document() is before
         monkeypatch.setattr("agentjobs_async.report.live.feed._RELOAD_SECONDS", 0)
         monkeypatch.setattr("agentjobs_async.report.live.feed._REST_PER_LOAD", 0)
-        await feed.look()
-        assert '"late"' in feed.log.line(0)
+        after = await feed.document()
+        assert (before.rows, after.rows) == (1, 2)
 
 
 async def test_journal_that_cannot_be_read(first: Path) -> None:

@@ -15,8 +15,8 @@ from aiohttp import ClientSession
 from agentjobs_async import JournalError
 from agentjobs_async.batch import BatchItem, Journal
 from agentjobs_async.report import board
-from agentjobs_async.report.live import feed
-from agentjobs_async.report.live.document import Document
+from agentjobs_async.report.live import status
+from agentjobs_async.report.live.log import Document
 from agentjobs_async.report.serving import running
 from tests.aged import aged_journal
 from tests.browser import Visit, expect, visit
@@ -85,7 +85,7 @@ async def test_live_once_the_workers_are_shown(browser: "Browser", run: Path, mo
     async def workers(_journal: Journal) -> list[dict[str, Any]]:
         return [{"name": "worker-1", "active": 1, "heard": 0, "dead": False}]
 
-    monkeypatch.setattr(feed, "_shown_workers", workers)
+    monkeypatch.setattr(status, "_shown_workers", workers)
     async with served(run) as page, visit(browser, "about:blank") as visited:
         await visited.page.add_init_script(NOTING_WORKERS)
         await visited.page.goto(page.address)

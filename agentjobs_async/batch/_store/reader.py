@@ -95,12 +95,16 @@ class Reader:
     async def changed(self, since: float, after: int) -> list[tuple[int, float]]:
         """Return number and time of the next rows above the number `after` that have changed since.
 
-        Both times are in seconds since the epoch. Earlier tries are among the rows. A row whose job was seen once more,
-        or that was tried again, has the time that it had.
+        Both times are in seconds since the epoch. Earlier tries are among the rows.
         """
-        changed = select(_ROW.number, _ROW.updated_at).where(_ROW.updated_at >= since, _ROW.number > after)
+        changed = select(_ROW.number, _ROW.changed_at).where(_ROW.changed_at >= since, _ROW.number > after)
         found = await self._read(changed.order_by(_ROW.number).limit(_PAGE_NUMBERS))
-        return legible(lambda: [(int(row.number), float(row.updated_at)) for row in found])
+        return legible(lambda: [(int(row.number), float(row.changed_at)) for row in found])
+
+    async def last_change(self) -> float:
+        """Return when a row was changed last, in seconds since the epoch; 0 without any row."""
+        found = await self._read(select(func.max(_ROW.changed_at)))
+        return legible(lambda: float(found[0][0] or 0))
 
     async def unended(self, keys: Sequence[str]) -> tuple[str, ...]:
         """Return those of the keys whose rows have not ended, in the order of the rows."""

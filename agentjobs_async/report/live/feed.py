@@ -4,19 +4,17 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
+from attrs import define, field
+
 from agentjobs_async import JournalError
 from agentjobs_async.batch import Journal, JournalRow
-from agentjobs_async.batch._store.moves import TO, moved_error, moves, moves_of
-from agentjobs_async.batch._workers import workers_of
-from agentjobs_async.report.columns import BLOCK_ROWS, block_line, head_line, row_blocks
-from agentjobs_async.report.live.document import Document
-from agentjobs_async.report.live.known import KnownRows
-from agentjobs_async.report.live.log import Log
-from agentjobs_async.report.live.time_left import TimeLeft
+from agentjobs_async.report.columns import block_line, head_line, row_blocks
+from agentjobs_async.report.live.log import Document, Log
+from agentjobs_async.report.live.status import TimeLeft, status_of
 from agentjobs_async.report.source import Source
 from agentjobs_async.web.events import HEARTBEAT, frame
 
@@ -26,13 +24,53 @@ _LOOK_SECONDS: Final = 0.9  # a change is shown within 1 s, the reading of its r
 _GLANCE_SECONDS: Final = 0.3  # the same for a file that did not change, of which the database was not asked
 _REST_PER_LOOK: Final = 4.0  # looking takes at most a fifth of the database's time
 _OVERLAP_SECONDS: Final = 5.0  # a row may be committed so long after the time that it has
+_LATE_LOOK_SECONDS: Final = 60.0  # between two looks for rows that were committed later than that,
+_LATE_OVERLAP_SECONDS: Final = 600.0  # but not later than this: a database may be slow, or wait for a lock
 _ROWS_AT_ONCE: Final = 500  # what one query names
-_RELOAD_SECONDS: Final = 60.0  # until all rows are read once more for a change that no row's time shows
+_RELOAD_SECONDS: Final = 60.0  # after which a page that is opened gets all rows as they are now
 _REST_PER_LOAD: Final = 60.0  # reading all rows once more takes at most a sixtieth of the time
 _FEWEST_CHANGED: Final = 5_000  # rows in the log before all are read once more, to make a shorter document of them
 _ESTIMATE_SECONDS: Final = 5.0  # between two estimates: jobs take minutes
 _RETRY_SECONDS: Final = 2.0  # after a fault of the database
 _HEARTBEAT_SECONDS: Final = 15.0  # a page takes a stream for broken that is silent for longer than twice as long
+
+
+@define(eq=False)
+class _Changes:
+    """Which rows of a journal have changed, by their times: each question overlaps the one before.
+
+    Attributes:
+        last: When the row that was changed last was changed, in seconds since the epoch.
+        known: When each row was changed that the next question may find again, by its number.
+    """
+
+    journal: Journal
+    last: float = field(default=0.0, init=False)
+    known: dict[int, float] = field(factory=dict, init=False)
+
+    async def begin(self) -> None:
+        """Begin with what is there: rows that are read after this call are at least as new."""
+        self.last, self.known = await self.journal._entries.last_change(), {}
+        async for _ in self.numbers(_LATE_OVERLAP_SECONDS):
+            pass
+
+    async def numbers(self, overlap: float) -> AsyncIterator[list[int]]:
+        """Yield the numbers of the rows that have changed, in lists: each is known once the next one is asked for."""
+        since, after = self._since(overlap), 0
+        while found := await self.journal._entries.changed(since, after):
+            yield [number for number, changed_at in found if self.known.get(number) != changed_at]
+            self.known.update(found)
+            self.last = max(self.last, *(changed_at for _, changed_at in found))
+            after = found[-1][0]
+
+    def forget(self) -> None:
+        """Forget the rows that no question will find again."""
+        since = self._since(_LATE_OVERLAP_SECONDS)
+        self.known = {number: changed_at for number, changed_at in self.known.items() if changed_at >= since}
+
+    def _since(self, overlap: float) -> float:
+        # A time in the future was recorded by a clock that was wrong: later changes have earlier times.
+        return min(self.last, time.time()) - overlap
 
 
 class ChangeFeed:
@@ -44,8 +82,8 @@ class ChangeFeed:
 
     Attributes:
         log: What has changed since the document was made.
-        status: What pages show besides the rows: `workers`, `pauses`, the `trouble` in reading the rows, and how long
-            active jobs have `left`.
+        status: What pages show besides the rows: that of `status_of`, with the `trouble` in reading the rows, and how
+            long active jobs have `left`.
     """
 
     def __init__(self, journal: Journal, *, prompts: bool = True) -> None:
@@ -55,22 +93,23 @@ class ChangeFeed:
         self._estimated_at = -_ESTIMATE_SECONDS  # monotonic
         self._journal = journal
         self._prompts = prompts
-        self._known = KnownRows()
+        self._changes = _Changes(journal)
         self._document: Document | None = None
         self._growing: Document | None = None  # the first one, while it is being made
         self._place: object = None  # the file at the first look
         self._identity: str | None = None  # of the journal in a database, at the last look
-        self._moved: str | None = None  # the words about a journal that was moved
         self._pages = 0
         self._watched = asyncio.Event()
         self._looking = asyncio.Lock()
         self._looked_at = -_LOOK_SECONDS  # monotonic, as the next two
+        self._late_look_at = 0.0
         self._loaded_at = 0.0
         self._load_seconds = 0.0
-        self._stamp: object = None
-        self._is_settled = False
-        self._changed_rows = 0  # in the log since the document was made
-        self._has_unseen = False  # something was written that no row's time shows
+        self._stamp: object = None  # of the last look, if every later commit changes it
+        self._may_be_late = False  # something was written since the last look for late rows
+        self._is_current = True  # nothing was written since the document was made
+        self._changed_rows = 0  # in the log since then
+        self._beside: dict[str, Any] = {}  # what `status_of` has returned last
 
     async def document(self) -> Document:
         """Return the document, which is as new as a second ago together with the log; the first one may be growing.
@@ -80,12 +119,12 @@ class ChangeFeed:
         """
         if self._document is None and self._growing is not None:
             return self._growing
-        await self.look(at_most_old=_LOOK_SECONDS)
+        await self.look(at_most_old=_LOOK_SECONDS, for_document=True)
         assert self._document is not None  # noqa: S101 - the look has loaded it
         return self._document
 
     async def frames(self, last_event_id: str | None) -> AsyncGenerator[bytes]:
-        """Return what follows an event, as server-sent ones, and follow the journal meanwhile.
+        """Yield what follows an event, as server-sent ones, and follow the journal meanwhile.
 
         `rows` are lines of the log, and `status` what has changed in `status`, all of it first. After `stale`, a page
         has to ask for the document: what follows the event is not known any more, or it is of another log.
@@ -109,7 +148,6 @@ class ChangeFeed:
 
     @contextmanager
     def _watched_by_one(self) -> Iterator[None]:
-        """Follow the journal while the block runs."""
         self._pages += 1
         self._watched.set()
         try:
@@ -152,67 +190,76 @@ class ChangeFeed:
             words = "the page shows what it held until then; serve the journal from where it is now"
             raise JournalError(f"{self._journal.name} {what}: {words}", "moved")
 
-    async def look(self, at_most_old: float = 0.0) -> bool:
+    async def look(self, at_most_old: float = 0.0, *, for_document: bool = False) -> bool:
         """Log what has changed, unless the last look was at most `at_most_old` seconds ago.
 
-        Return whether rows were read: not where nothing was written.
+        All rows are read again where the log has become long, and `for_document` where the document has become old.
+        Return whether the database was asked: not where nothing was written to a file.
 
         Raises:
             JournalError: The journal can't be read.
         """
         async with self._looking:
-            if self._document is not None and time.monotonic() - self._looked_at < at_most_old:
-                return False
-            await self.check_place()
-            await self._check_identity()
-            has_asked = True
-            if self._document is None or self._needs_load():
+            has_asked = False
+            if self._document is None or time.monotonic() - self._looked_at >= at_most_old:
+                await self.check_place()
+                await self._check_identity()
+                has_asked = self._document is not None and await self._log_changes()
+                self._looked_at = time.monotonic()
+            if self._document is None or self._is_log_long() or (for_document and self._is_document_old()):
                 await self._load()
-            else:
-                has_asked = await self._log_changes()
-            self._looked_at = time.monotonic()
-            self._tell(trouble=self._moved)
+                has_asked = True
+            if has_asked:
+                self._beside = await status_of(self._journal)
+            self._tell(**self._beside)
             return has_asked
 
     async def _check_identity(self) -> None:
         """Begin anew, and let all pages do so, where the database has another journal by now: one was moved there."""
         identity = await self._journal._entries.identity() if self._journal.is_shared else None
         if self._identity not in (None, identity):
-            self._document, self._known = None, KnownRows()
+            self._document = None
             self.log.forget(self.log.end + 1)
             self.log.wake()
         self._identity = identity
 
-    def _needs_load(self) -> bool:
-        rested = time.monotonic() - self._loaded_at >= max(_RELOAD_SECONDS, _REST_PER_LOAD * self._load_seconds)
-        is_long = self._changed_rows >= max(_FEWEST_CHANGED, len(self._known.hashes))
-        return is_long or (self._has_unseen and rested)
+    def _is_log_long(self) -> bool:
+        return self._document is not None and self._changed_rows >= max(_FEWEST_CHANGED, self._document.rows)
+
+    def _is_document_old(self) -> bool:
+        rest = max(_RELOAD_SECONDS, _REST_PER_LOAD * self._load_seconds)
+        return not self._is_current and time.monotonic() - self._loaded_at >= rest
 
     async def _log_changes(self) -> bool:
-        entries = self._journal._entries
+        entries, now = self._journal._entries, time.monotonic()
         stamp = await entries.stamp()
-        if self._is_settled and stamp.value == self._stamp:
+        is_late_look = self._may_be_late and now - self._late_look_at >= _LATE_LOOK_SECONDS
+        if stamp.value == self._stamp and not is_late_look:
             return False
-        is_new = stamp.value != self._stamp
-        # A time in the future was recorded by a clock that was wrong: later changes have earlier times.
-        changed, after, since = 0, 0, min(self._known.newest, time.time()) - _OVERLAP_SECONDS
-        while found := await entries.changed(since, after):
-            numbers = self._known.unknown(found)
+        self._is_current = False
+        async for numbers in self._changes.numbers(_LATE_OVERLAP_SECONDS if is_late_look else _OVERLAP_SECONDS):
             for start in range(0, len(numbers), _ROWS_AT_ONCE):
-                rows = await entries.numbered(numbers[start : start + _ROWS_AT_ONCE])
-                changed += self._add(*self._known.take(rows))
-            after = found[-1][0]
-        # What a poll saw, and an item's retry, leave the time of its row as it is; so does a clock that was set back.
-        self._has_unseen |= is_new and not changed
+                self._add(await entries.numbered(numbers[start : start + _ROWS_AT_ONCE]))
+        if is_late_look:
+            self._late_look_at = now
+            self._changes.forget()
         # After the rows were read: if that failed, the next look has to read them.
-        self._stamp, self._is_settled = stamp.value, stamp.is_settled
-        await self._look_beside()
+        self._stamp = stamp.value if stamp.is_settled else None
+        self._may_be_late = not (is_late_look and stamp.is_settled)
         return True
 
+    def _add(self, rows: list[JournalRow]) -> None:
+        """Log rows that have changed; one that was tried again is no item any more."""
+        newest = [row for row in rows if row.retried_as is None]
+        if newest:
+            self.log.add(block_line(newest, prompts=self._prompts))
+        if removed := [row.number for row in rows if row.retried_as is not None]:
+            self.log.add(json.dumps({"removed": removed}))
+        self._changed_rows += len(rows)
+
     async def _load(self) -> None:
-        """Read all rows, log what has changed, and make a new document."""
+        """Read all rows, and make a new document of them; what changes meanwhile is logged by the next look."""
         started = time.monotonic()
-        stamp = await self._journal._entries.stamp()
         document = Document(self.log.end)
         self._growing = document if self._document is None else None
         try:
@@ -222,41 +269,23 @@ class ChangeFeed:
             document.end()
         # Pages that have the last document may still ask for what came after it.
         self.log.forget(document.position if self._document is None else self._document.position)
-        self._document, self._stamp, self._is_settled = document, stamp.value, stamp.is_settled
-        self._changed_rows, self._has_unseen = 0, False
+        self._document, self._changed_rows, self._is_current = document, 0, True
         self._loaded_at, self._load_seconds = time.monotonic(), time.monotonic() - started
-        await self._look_beside()
 
     async def _fill(self, document: Document) -> None:
-        numbers = set[int]()
+        if self._document is None:
+            self._stamp, self._late_look_at = None, time.monotonic()
+            await self._changes.begin()
         document.add_line(head_line(await Source.of(self._journal), identity=await self._journal._entries.identity()))
         async for rows in row_blocks(self._journal):
-            changed, removed = self._known.take(rows)
-            numbers.update(row.number for row in rows)
             await document.add(rows, prompts=self._prompts)
-            if self._document is not None:
-                self._add(changed, removed)
-        self._add([], self._known.keep(numbers))
         document.add_line(json.dumps({"position": self.log.mark(document.position)}))
-
-    def _add(self, changed: list[JournalRow], removed: list[int]) -> int:
-        for start in range(0, len(changed), BLOCK_ROWS):
-            self.log.add(block_line(changed[start : start + BLOCK_ROWS], prompts=self._prompts))
-        if removed:
-            self.log.add(json.dumps({"removed": removed}))
-        self._changed_rows += len(changed)
-        return len(changed) + len(removed)
 
     async def _estimate(self) -> None:
         now = time.monotonic()
         if now - self._estimated_at >= _ESTIMATE_SECONDS:
             self._estimated_at = now
             self._tell(left=await self._time_left.words())
-
-    async def _look_beside(self) -> None:
-        pauses = await self._journal._entries.pauses()
-        self._moved = await _moved_words(self._journal)
-        self._tell(workers=await _shown_workers(self._journal), pauses=pauses)
 
     def _tell(self, **status: Any) -> None:
         before, self.status = self.status, {**self.status, **status}
@@ -278,30 +307,3 @@ def _file_at(journal: Journal) -> tuple[int, int] | None:
         found = os.stat(journal.address)  # noqa: PTH116 - the address is a path as text
         return found.st_dev, found.st_ino
     return None
-
-
-async def _moved_words(journal: Journal) -> str | None:
-    """Return the words about a journal that `move_journal` has moved; `None` if it has not."""
-    database = journal._opened.database
-    assert database is not None  # noqa: S101 - the journal is open
-    move = moves_of(await database.read(moves())).get(TO)
-    return None if move is None else str(moved_error(journal.name, move))
-
-
-async def _shown_workers(journal: Journal) -> list[dict[str, Any]] | None:
-    """Return the workers as pages show them, with the time of each one's last heartbeat in ms since the epoch.
-
-    `None` for a file: the feed looks only after a change of the journal, and the end of a file's owner is none.
-    """
-    if not journal.is_shared:
-        return None
-    workers, now = await workers_of(journal) or [], time.time()
-    return [
-        {
-            "name": worker.name,
-            "active": worker.active,
-            "heard": round((now - worker.silent_for) * 1000),
-            "dead": worker.is_dead,
-        }
-        for worker in workers
-    ]

@@ -1,5 +1,6 @@
-"""When active jobs will end, in the words that pages show."""
+"""What pages show besides the rows: the workers, the pauses, a move of the journal, and when active jobs will end."""
 
+import time
 from collections.abc import Mapping
 from math import inf
 from typing import Any, Final
@@ -7,12 +8,49 @@ from typing import Any, Final
 from agentjobs_async import Estimate, History
 from agentjobs_async.batch import Journal
 from agentjobs_async.batch._active_jobs import ActiveJobs
+from agentjobs_async.batch._store.moves import TO, moved_error, moves, moves_of
+from agentjobs_async.batch._workers import workers_of
 
-__all__ = ["TimeLeft"]
+__all__ = ["TimeLeft", "status_of"]
 
 _FIRST_STEP_SECONDS: Final = 10.0  # below it, the words are those of a new job
 _STEP: Final = 1.15  # each age is as many times the one before: the words say no more than that
 _LAST_STEP_SECONDS: Final = 14_400.0  # 4 h: nothing is known of older jobs
+
+
+async def status_of(journal: Journal) -> dict[str, Any]:
+    """Return the `workers`, the `pauses`, and the `trouble`, in words, of a journal that `move_journal` has moved.
+
+    Raises:
+        JournalError: The journal can't be read.
+    """
+    database = journal._opened.database
+    assert database is not None  # noqa: S101 - the journal is open
+    move = moves_of(await database.read(moves())).get(TO)
+    return {
+        "workers": await _shown_workers(journal),
+        "pauses": await journal._entries.pauses(),
+        "trouble": None if move is None else str(moved_error(journal.name, move)),
+    }
+
+
+async def _shown_workers(journal: Journal) -> list[dict[str, Any]] | None:
+    """Return the workers as pages show them, with the time of each one's last heartbeat in ms since the epoch.
+
+    `None` for a file: it is looked at only after a change, and the end of a file's owner is none.
+    """
+    if not journal.is_shared:
+        return None
+    workers, now = await workers_of(journal) or [], time.time()
+    return [
+        {
+            "name": worker.name,
+            "active": worker.active,
+            "heard": round((now - worker.silent_for) * 1000),
+            "dead": worker.is_dead,
+        }
+        for worker in workers
+    ]
 
 
 def _steps() -> list[int]:
