@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 from agentjobs_async._polling.tracked import Tracked
-from agentjobs_async.batch._item_run import Phase
+from agentjobs_async.batch._run.context import Phase
 from agentjobs_async.batch.states import MOVES, State
 from tests.test_structure import ROOMS
 

@@ -8,12 +8,11 @@ from typing import Any, Final, Self
 
 from agentjobs_async import AgentJobsError, AgentJobsSession, InvalidInputError, JournalError
 from agentjobs_async._validation import checked_flag
-from agentjobs_async.batch._feed import Feed
-from agentjobs_async.batch._item_run import ItemRun, Phase, RunContext
-from agentjobs_async.batch._item_tasks import GRACE_SECONDS, ItemTasks
 from agentjobs_async.batch._learning import begin_learning
-from agentjobs_async.batch._run_item import run_item
-from agentjobs_async.batch._source import Items
+from agentjobs_async.batch._run.context import ItemRun, Phase, RunContext
+from agentjobs_async.batch._run.feed import Feed, Items
+from agentjobs_async.batch._run.item import run_item
+from agentjobs_async.batch._run.tasks import GRACE_SECONDS, ItemTasks
 from agentjobs_async.batch.items import BatchItem, BatchResult, Outcome, checked_item
 from agentjobs_async.batch.journal import Journal
 from agentjobs_async.batch.limits import Kept, Limits, Rate, given, in_force

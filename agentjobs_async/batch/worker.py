@@ -10,10 +10,10 @@ from typing import Final, Self
 from attrs import evolve
 
 from agentjobs_async import AgentJobsError, AgentJobsSession, InvalidInputError, JournalError
-from agentjobs_async.batch._item_run import ItemRun, Phase, RunContext
-from agentjobs_async.batch._item_tasks import GRACE_SECONDS, ItemTasks
-from agentjobs_async.batch._run_item import run_item
-from agentjobs_async.batch._throttles import REFUSED_SECONDS
+from agentjobs_async.batch._run.context import ItemRun, Phase, RunContext
+from agentjobs_async.batch._run.item import run_item
+from agentjobs_async.batch._run.tasks import GRACE_SECONDS, ItemTasks
+from agentjobs_async.batch._run.throttle import REFUSED_SECONDS
 from agentjobs_async.batch.items import BatchResult
 from agentjobs_async.batch.journal import Journal
 from agentjobs_async.batch.limits import Kept, given, in_force

@@ -9,9 +9,9 @@ from attrs import define, field
 
 from agentjobs_async import AgentJob, AgentJobsError, JobRef, JournalError, SessionClosedError
 from agentjobs_async.batch import JournalRow, State
-from agentjobs_async.batch._item_create import Created, ItemCreate
-from agentjobs_async.batch._item_run import ItemRun, Phase
-from agentjobs_async.batch._item_tasks import ItemTasks
+from agentjobs_async.batch._run.context import ItemRun, Phase
+from agentjobs_async.batch._run.item import Created, ItemCreate
+from agentjobs_async.batch._run.tasks import ItemTasks
 from agentjobs_async.durable._following import Following
 from agentjobs_async.durable.entry import DurableEntry
 from agentjobs_async.telemetry.links import last_create

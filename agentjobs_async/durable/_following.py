@@ -15,8 +15,7 @@ from agentjobs_async._loop.cancel_scope import wait_until_left
 from agentjobs_async._polling.tracked import Watch
 from agentjobs_async._polling.updates import Updates
 from agentjobs_async.batch import JournalRow, Outcome, State
-from agentjobs_async.batch._create_failures import ends_the_run
-from agentjobs_async.batch._run_item import record_end, result_of
+from agentjobs_async.batch._run.item import ends_the_run, record_end, result_of
 from agentjobs_async.batch._store.durable_rows import DurableRows
 from agentjobs_async.batch._store.entries import Entries
 from agentjobs_async.batch.items import context_of, context_text

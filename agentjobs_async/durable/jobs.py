@@ -15,12 +15,11 @@ from agentjobs_async import AgentJob, AgentJobsSession, InvalidInputError, Journ
 from agentjobs_async._loop.tasks import until_done
 from agentjobs_async._validation import checked_flag, checked_seconds
 from agentjobs_async.batch import BatchItem, Journal, JournalRow, State, Where
-from agentjobs_async.batch._item_run import Phase, RunContext
-from agentjobs_async.batch._item_tasks import GRACE_SECONDS, ItemTasks
-from agentjobs_async.batch._seen import record_seen
+from agentjobs_async.batch._run.context import Phase, RunContext
+from agentjobs_async.batch._run.tasks import GRACE_SECONDS, ItemTasks, record_seen
+from agentjobs_async.batch._run.throttle import REFUSED_SECONDS
 from agentjobs_async.batch._store.durable_rows import DurableRows
 from agentjobs_async.batch._store.entries import Entries
-from agentjobs_async.batch._throttles import REFUSED_SECONDS
 from agentjobs_async.batch.items import checked_item
 from agentjobs_async.batch.limits import in_force
 from agentjobs_async.batch.runner import check_session_and_journal

@@ -21,7 +21,7 @@ BOUNDS = (
     "journal._CLOSING_SECONDS",
     "journal._CANCELLED_SECONDS",
     "runner.GRACE_SECONDS",
-    "_item_tasks._SETTLING_SECONDS",
+    "_run.tasks._SETTLING_SECONDS",
     "_store.heartbeat._PARTING_SECONDS",
 )
 """For what is waited while the database may still answer: no test here has one that does."""

@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from agentjobs_async.batch._slots import Slot, Slots
+from agentjobs_async.batch._run.slots import Slot, Slots
 
 pytestmark = pytest.mark.looptime
 

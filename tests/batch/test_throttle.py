@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from agentjobs_async import InvalidInputError
-from agentjobs_async.batch._throttle import CreateThrottle
+from agentjobs_async.batch._run.throttle import CreateThrottle
 from agentjobs_async.batch.limits import Rate
 
 pytestmark = pytest.mark.looptime

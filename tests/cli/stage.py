@@ -19,8 +19,9 @@ from types import TracebackType
 from typing import Any, Self, cast
 
 from agentjobs_async import policy
-from agentjobs_async.batch import Journal, _item_tasks
+from agentjobs_async.batch import Journal
 from agentjobs_async.batch import journal as journals
+from agentjobs_async.batch._run import tasks as run_tasks
 from agentjobs_async.batch._store import heartbeat
 from agentjobs_async.cli import emulation, job_changes
 from agentjobs_async.testing import Emulator, JobScript, ReceivedRequest
@@ -136,7 +137,7 @@ def environment(extra: Mapping[str, str] = {}) -> dict[str, str]:
 def _work(before: Callable[[], object] | None, work: Callable[..., object], *arguments: str) -> None:
     type(policy.DEFAULT_WAIT).__call__ = lambda _wait, _state: POLL_SECONDS  # type: ignore[assignment]  # of this process
     for module, name in (
-        *((_item_tasks, "_SETTLING_SECONDS"), (_item_tasks, "_CANCELLED_SECONDS")),
+        *((run_tasks, "_SETTLING_SECONDS"), (run_tasks, "_CANCELLED_SECONDS")),
         *((journals, "_CLOSING_SECONDS"), (journals, "_CANCELLED_SECONDS"), (heartbeat, "_PARTING_SECONDS")),
     ):
         setattr(module, name, LEAVING_SECONDS)

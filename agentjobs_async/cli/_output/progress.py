@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 from agentjobs_async import AgentJobsError, CreateOutcomeUnknownError, Hook, JournalError, NotSentError
 from agentjobs_async.batch import ActiveItem, BatchResult, BatchStats, FleetLimits, Journal, Outcome, State
-from agentjobs_async.batch._item_tasks import SLOTS_KEPT
+from agentjobs_async.batch._run.tasks import SLOTS_KEPT
 from agentjobs_async.cli._output.hints import show_unknown
 from agentjobs_async.cli._output.live import PollCounts, View, in_one_line, live_lines
 from agentjobs_async.cli._output.moments import clock

@@ -9,7 +9,7 @@ import pytest
 
 from agentjobs_async import AgentJob, AgentJobsError, InvalidInputError
 from agentjobs_async.batch import BatchItem, BatchResult, Journal, JournalRow, State
-from agentjobs_async.batch._source import PlannedRows, earlier
+from agentjobs_async.batch._run.feed import PlannedRows, earlier
 from agentjobs_async.batch._store import statements
 from agentjobs_async.batch.states import MOVES
 from tests.batch.stage import FakeSession, items, run, set_clock, state_of

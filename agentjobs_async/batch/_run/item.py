@@ -1,27 +1,105 @@
-"""The create of one item: sent at most once, and never without a durable claim."""
+"""The way of one item: its create, sent at most once, then the wait for its job, and the record of its end."""
 
 import asyncio
 import logging
+from collections.abc import Awaitable
+from enum import Enum, auto
+from math import inf
 from typing import Any, Final
 
 from attrs import define, field, frozen
 
-from agentjobs_async import AgentJob, AgentJobsError, JournalError
-from agentjobs_async.batch._create_failures import Failure, classify, pause_after
-from agentjobs_async.batch._item_run import ItemRun, Phase
-from agentjobs_async.batch._store.entries import NoRoom
+from agentjobs_async import (
+    AgentJob,
+    AgentJobsError,
+    AuthError,
+    CreateOutcome,
+    InvalidInputError,
+    JobRef,
+    JournalError,
+    NotFoundError,
+    NotSentError,
+    RateLimitedError,
+    ResponseError,
+    ServerError,
+    SessionClosedError,
+    WaitTimeoutError,
+)
+from agentjobs_async.batch._run.context import ItemRun, Phase
+from agentjobs_async.batch._run.throttle import LONGEST_RETRY_AFTER_SECONDS, Permit
+from agentjobs_async.batch._store.entries import Entries, NoRoom
 from agentjobs_async.batch._store.heartbeat import Lease
 from agentjobs_async.batch._store.rows import JournalRow
-from agentjobs_async.batch._throttles import Permit
 from agentjobs_async.batch.items import BatchResult, Outcome
 from agentjobs_async.batch.states import State
-from agentjobs_async.telemetry.links import last_create
+from agentjobs_async.telemetry.links import last_create, resumed_from
 
+_FIRST_PAUSE_SECONDS: Final = 1.0  # also the shortest one, whatever the server asks for
+_LONGEST_PAUSE_SECONDS: Final = 60.0  # so that the end of an outage is noticed within a minute
+_MOST_DOUBLINGS: Final = 10  # enough for the longest pause, and no overflow
 _LONGEST_CREATE_SECONDS: Final = 120.0  # an item's own time may be days; no server takes that long to create a job
 _LONGEST_DEFERRAL_SECONDS: Final = 5.0  # so that raised limits are noticed
 _LATE: Final = NoRoom(1.0)  # seconds until the journal may answer in time again
 
 _logger: Final = logging.getLogger("agentjobs_async.batch")
+
+
+class Failure(Enum):
+    """Why a create gave no job. All but `REJECTED` and `UNKNOWN` leave the item planned."""
+
+    INVALID = auto()
+    """Refused before any I/O: no later try would help."""
+    WITHHELD = auto()
+    """Not sent, since its claim could have been lost by then."""
+    NOT_SENT = auto()
+    """The create did not reach the server."""
+    FATAL = auto()
+    """The create did not reach the server, and no other one would."""
+    LIMITED = auto()
+    """Refused for now: by a 429, or by a 5xx that the user's gateway gives by itself."""
+    UNAUTHORIZED = auto()
+    """Refused with 401 or 403."""
+    REJECTED = auto()
+    """Refused for good."""
+    UNKNOWN = auto()
+    """An agent may have been started."""
+
+
+def classify(error: Exception) -> Failure:
+    """Return what the error of a create means."""
+    outcome = error.outcome if isinstance(error, AgentJobsError) else None
+    match outcome, error:
+        case CreateOutcome.REJECTED, AuthError():
+            failure = Failure.UNAUTHORIZED
+        case CreateOutcome.REJECTED, RateLimitedError() | ServerError():
+            failure = Failure.LIMITED
+        case CreateOutcome.REJECTED, _:
+            failure = Failure.REJECTED
+        case CreateOutcome.NOT_SENT, InvalidInputError():
+            failure = Failure.INVALID
+        case CreateOutcome.NOT_SENT, NotSentError(reason="withheld"):
+            failure = Failure.WITHHELD
+        case CreateOutcome.NOT_SENT, _:
+            failure = Failure.FATAL if ends_the_run(error) else Failure.NOT_SENT
+        case _:
+            failure = Failure.UNKNOWN
+    return failure
+
+
+def ends_the_run(error: Exception) -> bool:
+    """Return whether every other item would meet the same error, however often it is tried."""
+    match error:
+        case SessionClosedError() | NotSentError(reason="certificate" | "proxy"):
+            return True
+        case _:
+            return False
+
+
+def pause_after(error: Exception, failures: int) -> float:
+    """Return for how many seconds creates are held back: as the server asks, else doubling with each of `failures`."""
+    if isinstance(error, ResponseError) and error.retry_after is not None:
+        return min(max(error.retry_after, _FIRST_PAUSE_SECONDS), LONGEST_RETRY_AFTER_SECONDS)
+    return min(_FIRST_PAUSE_SECONDS * 2.0 ** min(failures, _MOST_DOUBLINGS), _LONGEST_PAUSE_SECONDS)
 
 
 @frozen
@@ -245,3 +323,88 @@ class ItemCreate:
 
 def _now() -> float:
     return asyncio.get_running_loop().time()
+
+
+async def run_item(item: ItemRun) -> BatchResult | None:
+    """Return the result of an item; `None` when another owner has the row, or when nothing more is to be done.
+
+    The latter leaves it planned where the server refuses the creates of its project.
+
+    Raises:
+        JournalError: The journal can't be written. A job id that it could not take is logged.
+        NotSentError: The server's certificate is not trusted, or the proxy refuses.
+        SessionClosedError: The session was closed.
+    """
+    try:
+        target: AgentJob | JobRef | str | None = item.ref
+        resumed_from.set(item.row.traceparent)  # `None` unless an earlier run created the job
+        if target is None:
+            created = await ItemCreate(item).run()
+            if isinstance(created, Ended):
+                return created.result
+            target = created.job
+        if item.phase >= Phase.ANSWERS_ONLY:
+            return None
+        await item.context.slots.take(item.slot, has_job=True)
+        return await _wait(item, target)
+    finally:
+        item.over = True
+
+
+async def _wait(item: ItemRun, target: AgentJob | JobRef | str) -> BatchResult:
+    ended = await result_of(_watch(item, target))
+    job_id = item.ref.job_id if isinstance(item.ref, JobRef) else item.ref
+    outcome, item.row = await record_end(item.context.entries, item.row.key, job_id, ended, item.polls)
+    if isinstance(ended, AgentJob):
+        error = AgentJobsError("its item was given another job meanwhile") if outcome is Outcome.UNFINISHED else None
+        return BatchResult(item.row.item, outcome, ended, error, ended.ref, item.row)
+    return item.result(outcome, ended, ended.last_job if isinstance(ended, WaitTimeoutError) else None)
+
+
+async def _watch(item: ItemRun, target: AgentJob | JobRef | str) -> AgentJob:
+    timeout = None if item.timeout == inf else item.timeout
+    item.watch = item.context.session.watch(target, timeout=timeout)
+    return await item.watch
+
+
+async def result_of(wait: Awaitable[AgentJob]) -> AgentJob | Exception:
+    """Return the job or the error with which a wait ends: no error of one wait may end another item."""
+    try:
+        return await wait
+    except Exception as error:  # noqa: BLE001 - a get_job's own, too
+        return error
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as raised:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        return AgentJobsError(f"get_job raised {raised!r}")
+
+
+async def record_end(
+    entries: Entries, key: str, job_id: str | None, ended: AgentJob | Exception, polls: int
+) -> tuple[Outcome, JournalRow]:
+    """Record how the wait for a job ended, after `polls` polls of it in all.
+
+    Return what that means for its item, and its row as it is then. Where the item was abandoned, or given another job,
+    since the wait began, it stays so.
+
+    Raises:
+        JournalError: The journal can't be written.
+        Exception: `ended`, if every other wait would end with it.
+    """
+    if isinstance(ended, AgentJob):
+        recorded, outcome = await entries.mark_ended(key, ended, polls), Outcome(ended.status)
+    elif ends_the_run(ended):
+        raise ended
+    elif isinstance(ended, NotFoundError):
+        # Beyond its grace: the session has ridden out what may pass.
+        recorded, outcome = await entries.mark_gone(key, ended, polls, of_job=job_id), Outcome.FAILED
+    else:
+        recorded = await entries.record_error(key, ended, polls, of_job=job_id)
+        outcome = Outcome.TIMED_OUT if isinstance(ended, WaitTimeoutError) else Outcome.UNFINISHED
+    if recorded is not None:
+        return outcome, recorded
+    row = (await entries.get_many([key]))[key]  # of the same end, where a commit was repeated
+    return Outcome.UNFINISHED if row.state.is_open else Outcome(row.state.value), row

@@ -1,4 +1,4 @@
-"""One item under way: what it shares with the others of its run, where it is, and how far it is to go."""
+"""What all items of a run have in common, and one item under way: where it is, and how far it is to go."""
 
 import asyncio
 from enum import IntEnum
@@ -8,11 +8,11 @@ from typing import Final
 from attrs import define, field, frozen
 
 from agentjobs_async import AgentJob, AgentJobsSession, JobRef
-from agentjobs_async.batch._slots import Slot, Slots
+from agentjobs_async.batch._run.slots import Slot, Slots
+from agentjobs_async.batch._run.throttle import CreateThrottles, throttles_of
+from agentjobs_async.batch._run.unrecorded import Unrecorded
 from agentjobs_async.batch._store.entries import Entries
 from agentjobs_async.batch._store.rows import JournalRow
-from agentjobs_async.batch._throttles import CreateThrottles, throttles_of
-from agentjobs_async.batch._unrecorded import Unrecorded
 from agentjobs_async.batch.items import BatchResult, Outcome
 from agentjobs_async.batch.limits import Limits
 from agentjobs_async.batch.states import State

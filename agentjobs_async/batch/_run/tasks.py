@@ -3,22 +3,25 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Iterator
+from contextlib import suppress
 from contextvars import Context
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from attrs import evolve
 
 from agentjobs_async import AgentJobsError, JobRef, JournalError
 from agentjobs_async._loop.tasks import until_done
-from agentjobs_async.batch._item_run import ItemRun, Phase, RunContext
 from agentjobs_async.batch._learning import time_left
-from agentjobs_async.batch._seen import record_seen
+from agentjobs_async.batch._run.context import ItemRun, Phase, RunContext
+from agentjobs_async.batch._store.entries import Entries, Seen
 from agentjobs_async.batch._store.rows import JournalRow
 from agentjobs_async.batch.items import BatchResult, Outcome
 from agentjobs_async.batch.states import State
 from agentjobs_async.batch.stats import ActiveItem, BatchStats
 
+_SEEN_SECONDS: Final = 60.0  # a write for each poll would cost more than the poll
+_MOST_SEEN: Final = 200  # rows of one transaction: more would keep their locks for long
 GRACE_SECONDS: Final = 10.0  # for the answers of creates under way: most come within a second
 _SETTLING_SECONDS: Final = 3.0  # for the journal to record the outcomes, when it answers slowly or not at all
 _CANCELLED_SECONDS: Final = 0.5  # the same after a cancellation, which is to leave at once
@@ -26,6 +29,40 @@ SLOTS_KEPT: Final = (
     "unknown items keep all slots, since their agents may be at work; settle them to free the slots in the next run"
 )
 """The message where nothing else holds creates back."""
+
+
+class Polled(Protocol):
+    """A row whose job is polled."""
+
+    @property
+    def key(self) -> str:
+        """Its key."""
+
+    @property
+    def polls(self) -> int:
+        """How often the job was polled, by earlier runs and this one."""
+
+    @property
+    def seen(self) -> float | None:
+        """Loop time at which a poll of this run last showed the job; `None` before."""
+
+
+async def record_seen(entries: Entries, under_way: Callable[[], Iterable[Polled]]) -> None:
+    """Record each minute, until cancelled, which jobs were seen since the last time."""
+    loop = asyncio.get_running_loop()
+    recorded = loop.time()
+    while True:
+        await asyncio.sleep(_SEEN_SECONDS)
+        since, recorded = recorded, loop.time()
+        seen = [
+            Seen(item.key, recorded - item.seen, item.polls)
+            for item in under_way()
+            if item.seen is not None and item.seen > since
+        ]
+        # A journal that can't be written ends the run by the next write that matters.
+        with suppress(JournalError):
+            for first in range(0, len(seen), _MOST_SEEN):
+                await entries.record_seen(seen[first : first + _MOST_SEEN])
 
 
 class ItemTasks:
