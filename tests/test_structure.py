@@ -105,7 +105,7 @@ LINES = {
     "durable": 966,
     "engines": 472,
     "web": 545,
-    "report": 2238,
+    "report": 2247,
     "testing": 2551,
     "prometheus": 123,
     "cli": 7220,

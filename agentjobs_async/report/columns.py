@@ -4,11 +4,13 @@ A block is a JSON object with one list per column, of some rows. Each block stan
 `number` it does not know, and replaces the others. So that 100,000 rows fit a mail, a cell holds only what the row
 before, or the cell before in its own row, does not have:
 
-- `number`, `planned` and `sent` are less those of the row before that has one, and 0 before the first.
-- `created`, `seen` and `ended` are less the last time before them in their row that is not `null`. All times are whole
-  milliseconds since the epoch; `null` stands for a time that has not come.
+- `number`, `planned_at` and `sent_at` are less those of the row before that has one, and 0 before the first.
+- `created_at`, `seen_at` and `ended_at` are less the last time before them in their row that is not `null`. All times
+  are whole milliseconds since the epoch; `null` stands for a time that has not come.
 - A column of texts is an object: `text` less as many characters of the text before as `start` says at its start, and
   `end` at its end. The row's job is U+0001 in it, and a longer key U+0002.
+
+The columns are those of `items`; `context` is left out of a block in which no row has one.
 """
 
 import json
@@ -18,6 +20,7 @@ from typing import Any, Final
 from agentjobs_async._validation import MAX_NAME_LENGTH
 from agentjobs_async.batch import Journal, JournalRow, State
 from agentjobs_async.report.commands import COMMANDS
+from agentjobs_async.report.items import cell_text, context_column
 from agentjobs_async.report.source import Source
 from agentjobs_async.report.texts import link_or_none, milliseconds, shown
 
@@ -36,7 +39,7 @@ def block(rows: Sequence[JournalRow], *, prompts: bool = True) -> dict[str, Any]
 
     Args:
         rows: The rows.
-        prompts: Whether there is a column of prompts.
+        prompts: Whether there are columns of prompts and contexts.
     """
     columns: dict[str, Any] = {
         "number": _less_before([row.number for row in rows]),
@@ -45,14 +48,20 @@ def block(rows: Sequence[JournalRow], *, prompts: bool = True) -> dict[str, Any]
         "tries": [row.tries for row in rows],
         "key": _shortened(row.item_key for row in rows),  # as it is: commands name it
         "project": _shortened(_cut(row.project_id, MAX_NAME_LENGTH) for row in rows),
-        "job": _shortened(_cut(row.job_id, MAX_NAME_LENGTH) for row in rows),
-        "link": _shortened(_marked(row, link_or_none(row.pr_link)) for row in rows),
+        "job_id": _shortened(_cut(row.job_id, MAX_NAME_LENGTH) for row in rows),
+        "pr_link": _shortened(_marked(row, link_or_none(row.pr_link)) for row in rows),
         "error": _shortened(_marked(row, _cut(row.error, _MOST_TEXT)) for row in rows),
         **_times(rows),
     }
     if prompts:
         columns["prompt"] = _shortened(_marked(row, _cut(row.prompt, _MOST_TEXT)) for row in rows)
+        if any(row.context for row in rows):
+            columns["context"] = [_context(row.context or {}) for row in rows]
     return columns
+
+
+def _context(context: dict[str, Any]) -> dict[str, str | None]:
+    return {context_column(name): _cut(cell_text(value), _MOST_TEXT) for name, value in context.items()}
 
 
 def _cut(text: str | None, most: int) -> str | None:
@@ -111,14 +120,14 @@ def _less_before(values: Iterable[int | None]) -> list[int | None]:
 def _times(rows: Sequence[JournalRow]) -> dict[str, list[int | None]]:
     planned = [milliseconds(row.planned_at) for row in rows]
     sent = [milliseconds(row.sent_at) for row in rows]
-    columns: dict[str, list[int | None]] = {"created": [], "seen": [], "ended": []}
+    columns: dict[str, list[int | None]] = {"created_at": [], "seen_at": [], "ended_at": []}
     for row, *before in zip(rows, planned, sent, strict=True):
         last = next((time for time in reversed(before) if time is not None), 0)
         for name, column in columns.items():
-            time = milliseconds(getattr(row, f"{name}_at"))
+            time = milliseconds(getattr(row, name))
             column.append(None if time is None else time - last)
             last = last if time is None else time
-    return {"planned": _less_before(planned), "sent": _less_before(sent), **columns}
+    return {"planned_at": _less_before(planned), "sent_at": _less_before(sent), **columns}
 
 
 async def row_blocks(journal: Journal) -> AsyncIterator[list[JournalRow]]:

@@ -31,17 +31,17 @@ async def test_columns_hold_the_rows(tmp_path: Path) -> None:
     assert summed(columns["number"]) == [row.number for row in rows]
     assert columns["state"] == [row.state.value for row in rows]
     assert joined(columns["key"]) == [row.key for row in rows]
-    jobs = joined(columns["job"])
+    jobs = joined(columns["job_id"])
     assert jobs == [row.job_id for row in rows]
-    links = joined(columns["link"])
+    links = joined(columns["pr_link"])
     assert [link and link.replace("\x01", job or "") for link, job in zip(links, jobs, strict=True)] == [
         row.pr_link for row in rows
     ]
-    sent = summed(columns["sent"])
+    sent = summed(columns["sent_at"])
     assert sent == [row.sent_at and round(row.sent_at.timestamp() * 1000) for row in rows]
     for place, row in enumerate(rows):
         if row.created_at and row.seen_at and row.ended_at:
-            less = [columns[name][place] for name in ("created", "seen", "ended")]
+            less = [columns[name][place] for name in ("created_at", "seen_at", "ended_at")]
             assert (sent[place] or 0) + sum(less) == round(row.ended_at.timestamp() * 1000)
 
 

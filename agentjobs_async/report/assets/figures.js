@@ -15,8 +15,8 @@ function figuresOf(store, places) {
   let last = -Infinity;
   for (const place of places) {
     counts[store.state[place]] = (counts[store.state[place]] ?? 0) + 1;
-    if (store.sent[place] !== null) first = Math.min(first, store.sent[place]);
-    if (store.ended[place] !== null) last = Math.max(last, store.ended[place]);
+    if (store.sent_at[place] !== null) first = Math.min(first, store.sent_at[place]);
+    if (store.ended_at[place] !== null) last = Math.max(last, store.ended_at[place]);
     const duration = store.duration(place);
     if (duration === null) continue;
     durations.push(duration);

@@ -16,7 +16,7 @@ class Panel {
      confirmation awaited. */
   open(place) {
     const { store } = this;
-    const madeFor = JSON.stringify([place, store.state[place], store.job[place]]);
+    const madeFor = JSON.stringify([place, store.state[place], store.job_id[place]]);
     if (!this.isOpen || madeFor !== this.madeFor) {
       this.madeFor = madeFor;
       const made = element('div', {}, this.head(place), ...this.more(place), this.commands(place));
@@ -57,7 +57,7 @@ class Panel {
   }
 
   link(place) {
-    const link = this.store.link[place];
+    const link = this.store.pr_link[place];
     // The server of the journal checked it, and so does this page: a script in a link would run in it.
     if (link === null || !/^https?:\/\//i.test(link)) return null;
     const anchor = element('a', { href: link, rel: 'noopener noreferrer nofollow', target: '_blank' }, link);
@@ -68,12 +68,12 @@ class Panel {
     const { store } = this;
     const facts = [
       ['Project', store.project[place]],
-      ['Job', store.job[place]],
-      ['Planned', fullTime(store.planned[place])],
-      ['Create sent', fullTime(store.sent[place])],
-      ['Job created', fullTime(store.created[place])],
-      ['Last seen', fullTime(store.seen[place])],
-      ['Ended', fullTime(store.ended[place])],
+      ['Job', store.job_id[place]],
+      ['Planned', fullTime(store.planned_at[place])],
+      ['Create sent', fullTime(store.sent_at[place])],
+      ['Job created', fullTime(store.created_at[place])],
+      ['Last seen', fullTime(store.seen_at[place])],
+      ['Ended', fullTime(store.ended_at[place])],
       [store.state[place] === 'active' ? 'Active for' : 'Duration', spanText(store.age(place))],
       ['Ends in', store.endsIn(place)],
       ['Polls', grouped(store.polls[place])],
@@ -87,7 +87,7 @@ class Panel {
   commands(place) {
     const { store } = this;
     const { address, commands } = store.head;
-    const token = store.job[place] === null ? null : [store.project[place], store.job[place]].map(encodeURIComponent).join('/');
+    const token = store.job_id[place] === null ? null : [store.project[place], store.job_id[place]].map(encodeURIComponent).join('/');
     const values = { '{key}': store.key[place], '{journal}': address, '{token}': token ?? '' };
     const shown = (commands[store.state[place]] ?? []).filter(([, words]) => token !== null || !words.includes('{token}'));
     if (!shown.length) return null;

@@ -1,7 +1,9 @@
 /* The rows as columns: each row has one place in every column, for as long as the page is open. */
 
-const TEXT_COLUMNS = ['key', 'project', 'job', 'link', 'error', 'prompt'];
-const TIME_COLUMNS = ['planned', 'sent', 'created', 'seen', 'ended'];
+/* The columns of an item, in the order of items.py. */
+const ITEM_COLUMNS = ['number', 'key', 'state', 'project', 'job_id', 'pr_link', 'error', 'planned_at', 'sent_at', 'created_at', 'seen_at', 'ended_at', 'polls', 'tries', 'prompt'];
+const TEXT_COLUMNS = ['key', 'project', 'job_id', 'pr_link', 'error', 'prompt'];
+const PLAIN_COLUMNS = ['state', 'polls', 'tries', 'planned_at', 'sent_at', 'context'];
 const ENDED_JOBS = new Set(['completed', 'failed', 'archived']);
 
 /* Undo _less_before of columns.py. */
@@ -13,11 +15,7 @@ function sums(column) {
 class Store {
   constructor() {
     this.head = { journal: '', address: '', made: 0, order: [], commands: {} };
-    this.number = [];
-    this.state = [];
-    this.polls = [];
-    this.tries = [];
-    for (const name of [...TEXT_COLUMNS, ...TIME_COLUMNS]) this[name] = [];
+    for (const name of [...ITEM_COLUMNS, 'context']) this[name] = [];
     this.found = []; // what a search looks through, in lower case; made when it is first looked through
     this.places = new Map(); // number -> place
     this.projects = new Set();
@@ -42,14 +40,12 @@ class Store {
   /* A block's cells are less what the row before has; columns.py says how. */
   applyBlock(block) {
     this.hasPrompts ||= 'prompt' in block;
-    const numbers = sums(block.number);
-    const places = numbers.map((number) => this.placeOf(number));
-    const times = { ...block, planned: sums(block.planned), sent: sums(block.sent) };
-    for (const name of ['state', 'polls', 'tries']) places.forEach((place, row) => { this[name][place] = block[name][row]; });
-    for (const name of ['planned', 'sent']) places.forEach((place, row) => { this[name][place] = times[name][row]; });
+    const places = sums(block.number).map((number) => this.placeOf(number));
+    const columns = { ...block, planned_at: sums(block.planned_at), sent_at: sums(block.sent_at) };
+    for (const name of PLAIN_COLUMNS) places.forEach((place, row) => { this[name][place] = columns[name]?.[row] ?? null; });
     places.forEach((place, row) => {
-      let last = this.sent[place] ?? this.planned[place] ?? 0;
-      for (const name of ['created', 'seen', 'ended']) {
+      let last = this.sent_at[place] ?? this.planned_at[place] ?? 0;
+      for (const name of ['created_at', 'seen_at', 'ended_at']) {
         const less = block[name][row];
         this[name][place] = less === null ? null : (last += less);
       }
@@ -66,7 +62,7 @@ class Store {
       if (text !== null) {
         text = before.slice(0, column.start[row]) + text + before.slice(before.length - column.end[row]);
         before = text;
-        if (text.includes('\x01')) text = text.replaceAll('\x01', () => this.job[place]);
+        if (text.includes('\x01')) text = text.replaceAll('\x01', () => this.job_id[place]);
         if (text.includes('\x02')) text = text.replaceAll('\x02', () => this.key[place]);
       }
       this[name][place] = text;
@@ -117,12 +113,12 @@ class Store {
     return selected;
   }
 
-  begun(place) { return this.created[place] ?? this.sent[place]; }
+  begun(place) { return this.created_at[place] ?? this.sent_at[place]; }
 
   /* The seconds from create to end; null for what is no job that has ended. */
   duration(place) {
     if (this.state[place] === 'abandoned') return null;
-    const [created, ended] = [this.created[place], this.ended[place]];
+    const [created, ended] = [this.created_at[place], this.ended_at[place]];
     return created === null || ended === null ? null : Math.max(ended - created, 0) / 1000;
   }
 
@@ -136,8 +132,8 @@ class Store {
 
   /* The seconds that a job has taken so far, for one that is active. */
   age(place) {
-    if (this.state[place] !== 'active' || this.created[place] === null) return this.duration(place);
-    return Math.max(this.head.made - this.created[place], 0) / 1000;
+    if (this.state[place] !== 'active' || this.created_at[place] === null) return this.duration(place);
+    return Math.max(this.head.made - this.created_at[place], 0) / 1000;
   }
 }
 

@@ -6,10 +6,8 @@ const COLUMNS = [
   { name: 'project', title: 'Project', value: (store, place) => store.project[place] ?? '' },
   { name: 'begun', title: 'Started', value: (store, place) => store.begun(place) ?? Infinity },
   { name: 'age', title: 'Duration', value: (store, place) => store.age(place) ?? Infinity },
-  { name: 'detail', title: 'Pull request, error or job', value: (store, place) => store.error[place] ?? store.link[place] ?? store.job[place] ?? '' },
+  { name: 'detail', title: 'Pull request, error or job', value: (store, place) => store.error[place] ?? store.pr_link[place] ?? store.job_id[place] ?? '' },
 ];
-// The columns of the CSV that are not named as here; items.py names them alike.
-const CSV_NAMES = { job: 'job_id', link: 'pr_link', ...Object.fromEntries(TIME_COLUMNS.map((name) => [name, `${name}_at`])) };
 const SPARE_ROWS = 12; // above and below those in sight, so that scrolling shows no gap
 const MOST_PRINTED = 2000; // rows
 
@@ -110,14 +108,14 @@ class Table {
     const { store } = this;
     const place = this.places[index];
     const state = store.state[place];
-    const detail = store.error[place] ?? store.link[place] ?? store.job[place] ?? '';
+    const detail = store.error[place] ?? store.pr_link[place] ?? store.job_id[place] ?? '';
     const age = spanText(store.age(place));
     const cells = [
       element('span', { className: `badge state-${state}` }, state),
       visible(store.key[place]),
       store.project[place] ?? '',
       shortTime(store.begun(place)),
-      state === 'active' && store.created[place] !== null ? `${age} so far` : age,
+      state === 'active' && store.created_at[place] !== null ? `${age} so far` : age,
       detail.slice(0, 300).replace(/\s+/g, ' '),
     ];
     return element('div', {
@@ -178,14 +176,14 @@ class Table {
   }
 
   csv() {
-    const names = ['number', 'key', 'state', 'project', 'job', 'link', 'error', ...TIME_COLUMNS, 'polls', 'tries'];
-    if (this.store.hasPrompts) names.push('prompt');
-    const heads = names.map((name) => CSV_NAMES[name] ?? name);
-    const cell = (place, name) => {
-      const value = this.store[name][place];
-      return TIME_COLUMNS.includes(name) && value !== null ? isoTime(value) : value;
-    };
-    const lines = this.places.map((place) => names.map((name) => csvCell(cell(place, name))).join(','));
-    return [heads.join(','), ...lines, ''].join('\r\n');
+    const { store, places } = this;
+    const contexts = new Set(places.flatMap((place) => Object.keys(store.context[place] ?? {})));
+    const own = ITEM_COLUMNS.filter((name) => name !== 'prompt' || store.hasPrompts);
+    const cell = (place, name) => (name.endsWith('_at') && store[name][place] !== null ? isoTime(store[name][place]) : store[name][place]);
+    const lines = places.map((place) => {
+      const context = new Map(Object.entries(store.context[place] ?? {}));
+      return [...own.map((name) => cell(place, name)), ...Array.from(contexts, (name) => context.get(name) ?? null)];
+    });
+    return [[...own, ...contexts], ...lines].map((cells) => `${cells.map(csvCell).join(',')}\n`).join('');
   }
 }

@@ -71,7 +71,7 @@ class Timeline {
       const start = store.begun(place);
       if (start === null || store.state[place] === 'rejected') continue;
       const open = store.state[place] === 'active' || store.state[place] === 'sending';
-      const end = open ? store.head.made : store.ended[place] ?? start;
+      const end = open ? store.head.made : store.ended_at[place] ?? start;
       this.bars.push({ place, start, end: Math.max(end, start) });
     }
     this.bars.sort((one, other) => one.start - other.start);
