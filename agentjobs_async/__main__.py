@@ -23,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     try:
         with _quiet_interrupts(), extra_named("agentjobs"):
-            from agentjobs_async.cli.commands import run_command  # noqa: PLC0415 - the extra may not be installed
+            from agentjobs_async.cli.main import run_command  # noqa: PLC0415 - the extra may not be installed
 
             return run_command(sys.argv[1:] if arguments is None else arguments)
     except MissingExtraError as error:

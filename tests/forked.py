@@ -19,8 +19,8 @@ from multiprocessing.connection import Connection
 from typing import Any, Final
 
 _IMPORTED: Final = (
-    *("agentjobs_async.cli.batches", "agentjobs_async.cli.fleet", "agentjobs_async.cli.status", "click._textwrap"),
-    *("agentjobs_async.cli.commands", "agentjobs_async.batch", "agentjobs_async.engines.procrastinate"),
+    *("agentjobs_async.cli.run", "agentjobs_async.cli.fleet", "agentjobs_async.cli.status", "click._textwrap"),
+    *("agentjobs_async.cli.main", "agentjobs_async.batch", "agentjobs_async.engines.procrastinate"),
     *("agentjobs_async.testing", "agentjobs_async.learning", "agentjobs_async.report.html"),
     *("agentjobs_async.report.live.app", "sqlalchemy.dialects.postgresql", "sqlalchemy.ext.asyncio"),
     *("rich.live", "rich.progress", "rich.markup", "tests.forked", "tests.engines.process"),

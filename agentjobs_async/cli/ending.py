@@ -8,19 +8,18 @@ from typing import Final
 from attrs import frozen
 
 from agentjobs_async import JobRef, JournalError
-from agentjobs_async.batch import Journal, State
+from agentjobs_async.batch import Journal, State, Where
 from agentjobs_async.batch._active_jobs import ActiveJobs
+from agentjobs_async.cli._input.tasks import Refusal
 from agentjobs_async.cli._output.github import show_on_github
 from agentjobs_async.cli._output.hints import resume_command, show_emulator_ends, show_jobs, show_unknown
 from agentjobs_async.cli._output.moments import ends_in
 from agentjobs_async.cli._output.progress import RunDisplay
 from agentjobs_async.cli._output.reports import Report
-from agentjobs_async.cli.batch_options import BatchOptions
+from agentjobs_async.cli.hooks import OpenJobs
 from agentjobs_async.cli.item_results import outcomes_of, row_result
-from agentjobs_async.cli.open_jobs import OpenJobs
 from agentjobs_async.cli.outcomes import Outcome, exit_code
 from agentjobs_async.cli.process import Context
-from agentjobs_async.cli.tasks import Refusal
 
 __all__ = ["Ending", "tally"]
 
@@ -34,21 +33,27 @@ class Ending:
 
     Attributes:
         context: The screen, and whether a signal stopped the run.
-        options: The options of the run, its journal included.
         journal: The open journal.
         jobs: The open jobs of this run.
         report: What showed the run.
         display: Has the results whose time was up.
+        to_resume: The options with which `agentjobs resume` continues in the same way.
+        to_wait: Those with which `agentjobs wait` waits for a job; `None` for an emulator of this command.
+        max_tries: The tries that an item may have; `None` for any number, 1 where none is tried again.
         is_own: Whether the journal is the run's own, which is shown as a table, and removed when all has ended.
+        as_json: Whether the run writes JSON.
     """
 
     context: Context
-    options: BatchOptions
     journal: Journal
     jobs: OpenJobs
     report: Report
     display: RunDisplay
+    to_resume: Sequence[str]
+    to_wait: Sequence[str] | None
+    max_tries: int | None
     is_own: bool
+    as_json: bool
 
     async def show(self, refusals: Sequence[Refusal], fault: Exception | None) -> int:
         """Show what the journal holds, and return the exit code.
@@ -65,7 +70,8 @@ class Ending:
             self.context.screen.notice(f"{len(refusals):,} refused, and not in the journal: see the beginning.")
         outcomes = outcomes_of(counts or {}, self.display.timed_out.values())
         outcomes[Outcome.REJECTED] += len(refusals)
-        open_anyway = [Outcome.UNFINISHED] if counts is None else []
+        goes_on = counts is None or await self._count_of_retried(counts) > 0
+        open_anyway = [Outcome.UNFINISHED] if goes_on else []
         code = exit_code([*open_anyway, *+outcomes], fault)
         stopped_with = self.context.interruption.exit_code
         self.report.summary(outcomes, code if stopped_with is None else stopped_with)
@@ -104,8 +110,8 @@ class Ending:
             await self._show_time_left()
             self._show_way_on(counts)
         elif not self.is_own or (unknown and self._outlives_the_command):  # else the journal is about to be removed
-            self._show_retry(sum(number for state, number in counts.items() if state.has_failed))
-        is_for_people = not self.options.shared.as_json
+            await self._show_retry(counts)
+        is_for_people = not self.as_json
         await show_on_github(self.context.screen, self.journal, counts, words, is_for_people=is_for_people)
         return counts
 
@@ -119,7 +125,7 @@ class Ending:
 
     async def _show_time_left(self) -> None:
         """Show when the jobs end that continue without the run; those of an emulator end with it."""
-        if self.options.shared.service.emulated:
+        if self._is_emulated:
             return
         with suppress(JournalError, TimeoutError):
             async with asyncio.timeout(_LOOK_SECONDS):
@@ -128,29 +134,51 @@ class Ending:
                 self.context.screen.notice(ends_in(left))
 
     def _show_way_on(self, counts: Mapping[State, int]) -> None:
-        if self.options.shared.service.emulated and counts[State.ACTIVE]:
+        if self._is_emulated and counts[State.ACTIVE]:
             show_emulator_ends(self.context.screen)
         if not self.is_own:
             self._offer("Resume with:")
         elif self._outlives_the_command:
             self._offer("Resume with this; the same run again would create all of them again:")
 
-    def _show_retry(self, failed: int) -> None:
-        """Show the command that tries failed items again, if there are any."""
+    async def _show_retry(self, counts: Mapping[State, int]) -> None:
+        """Show the command that tries failed items again, if there are any that may have another try."""
+        if self.max_tries == 1:
+            failed, bound = sum(counts[state] for state in State if state.has_failed), []
+        else:
+            failed = await self._count_of_retried(counts)
+            bound = [] if self.max_tries is None else ["--max-tries", str(self.max_tries)]
         if failed:
-            self._offer(f"{failed:,} failed; try {'it' if failed == 1 else 'them'} again with:", "--retry-failed")
+            words = f"{failed:,} failed; try {'it' if failed == 1 else 'them'} again with:"
+            self._offer(words, "--retry-failed", *bound)
+
+    async def _count_of_retried(self, counts: Mapping[State, int]) -> int:
+        """Return how many failed items this command, given again, would send again: they have tries left."""
+        failed = [state for state in counts if state.has_failed and counts[state]]
+        if self.max_tries == 1 or not failed:
+            return 0
+        if self.max_tries is None:
+            return sum(counts[state] for state in failed)
+        retried = 0
+        async for row in self.journal.rows(where=Where(states=failed)):
+            retried += row.tries < self.max_tries
+        return retried
+
+    @property
+    def _is_emulated(self) -> bool:
+        return self.to_wait is None
 
     @property
     def _outlives_the_command(self) -> bool:
         """Whether the journal is the run's own and can be resumed: an emulator's jobs end with the command."""
-        return self.is_own and not self.options.shared.service.emulated
+        return self.is_own and not self._is_emulated
 
     def _offer(self, words: str, *more: str) -> None:
         self.context.screen.notice(words)
         self.context.screen.command(f"  {self._resume_command(*more)}")
 
     def _resume_command(self, *more: str) -> str:
-        return resume_command(self.journal.address, [*self.options.to_resume(), *more])
+        return resume_command(self.journal.address, [*self.to_resume, *more])
 
     async def _known_jobs(self) -> list[JobRef]:
         """Return the jobs that continue: those of this run, and those that a removed file still has."""
@@ -167,7 +195,7 @@ class Ending:
     def _show_jobs(self, refs: Sequence[JobRef], reason: str) -> None:
         """Show why the journal is of no use, which jobs continue, and how to wait for them without it."""
         self.context.screen.notice(f"{reason}.")
-        show_jobs(self.context.screen, refs, self.options.shared.wait_options(), keep_ids=True)
+        show_jobs(self.context.screen, refs, self.to_wait, keep_ids=True)
 
 
 def tally(counts: Mapping[State, int]) -> str:

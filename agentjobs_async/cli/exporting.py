@@ -8,15 +8,14 @@ from attrs import frozen
 
 from agentjobs_async import InvalidInputError
 from agentjobs_async.batch import Journal, JournalRow
+from agentjobs_async.cli._input.records import Record, apparent_format, read_text, records_of
+from agentjobs_async.cli._input.tasks import text_of
 from agentjobs_async.cli._output.files import whole_file
 from agentjobs_async.cli.item_results import row_result
 from agentjobs_async.cli.out_forms import csv_line
 from agentjobs_async.cli.outcomes import ExitCode, Outcome
 from agentjobs_async.cli.process import Context
-from agentjobs_async.cli.prompts import read_text
 from agentjobs_async.cli.reasons import reason
-from agentjobs_async.cli.records import Record, apparent_format, records_of
-from agentjobs_async.cli.template import text_of
 
 __all__ = ["Export", "Join", "export"]
 

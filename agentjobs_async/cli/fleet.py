@@ -1,79 +1,106 @@
 """The commands of many machines that share a journal: `submit` and `worker`."""
 
 import asyncio
+import logging
+import time
 from collections.abc import Mapping
 from contextlib import AsyncExitStack, suppress
+from functools import partial
 from typing import Any, Final
 
-import attrs
-from attrs import frozen
+import click
 
-from agentjobs_async import AgentJobsSession, InvalidInputError, JournalError
+from agentjobs_async import InvalidInputError, JournalError
+from agentjobs_async._text import one_line
 from agentjobs_async.batch import BatchResult, BatchWorker, FleetLimits, Journal, State
-from agentjobs_async.cli._output.progress import RunDisplay, UnrecordedIds
-from agentjobs_async.cli.batches import item_report
+from agentjobs_async.cli._input.tasks import Refusal, Tasks, show_refusal, show_repeats
+from agentjobs_async.cli._output.logs import LogLines
+from agentjobs_async.cli._output.progress import RunDisplay
+from agentjobs_async.cli._output.reports import ItemLines, JsonLines
+from agentjobs_async.cli._output.screen import Screen
 from agentjobs_async.cli.ending import tally
+from agentjobs_async.cli.help import command, exit_codes, journal_exit_codes
 from agentjobs_async.cli.item_results import outcomes_of
-from agentjobs_async.cli.limits import rate_text
-from agentjobs_async.cli.options import Options
+from agentjobs_async.cli.limits import Duration, changed_limits, number_of, rate_of, rate_text, whole_of
+from agentjobs_async.cli.options import (
+    COUNT,
+    JSON_OPTION,
+    MAX_SENDING,
+    RUN_FOR,
+    UNKNOWN_FOR,
+    WRITTEN_FILE,
+    Read,
+    input_options,
+    journal_argument,
+    journal_option,
+    kept_timeout,
+    limit_options,
+    service_options,
+)
 from agentjobs_async.cli.out import Out
 from agentjobs_async.cli.outcomes import ExitCode, exit_code
-from agentjobs_async.cli.process import Context
-from agentjobs_async.cli.queue_logs import QueueLogs
-from agentjobs_async.cli.tasks import Refusal, Tasks, show_refusal, show_repeats
-from agentjobs_async.engines.procrastinate import submit, work_off
+from agentjobs_async.cli.process import Context, run_action
+from agentjobs_async.cli.service import Service
+from agentjobs_async.engines._connector import database_error
+from agentjobs_async.engines.procrastinate import submit as submit_items
+from agentjobs_async.engines.procrastinate import work_off
 
-__all__ = ["SubmitOptions", "WorkerOptions", "submit_tasks", "work"]
+__all__ = ["submit", "worker"]
 
-
+_JOURNAL: Final = "The journal of all workers, such as postgresql+psycopg://host/database."
 _LOOK_SECONDS: Final = 2.0  # between two looks whether all has ended; one takes some 50 ms at 100,000 items
+_POOL: Final = "psycopg.pool"
+_OUTAGE_SECONDS: Final = 60.0  # since the last error: the next one belongs to another outage; tries are seconds apart
+_LONGEST_REASON: Final = 200  # characters
 
 
-@frozen
-class SubmitOptions:
-    """The options of `submit`.
+@command(
+    "submit",
+    journal_exit_codes("all were submitted", "some were refused, the others submitted"),
+    "agentjobs submit 'Fix it' --journal postgresql://host/jobs",
+)
+@input_options
+@journal_option(_JOURNAL)
+@limit_options(
+    max_active=click.option(
+        "--max-active",
+        metavar="N",
+        type=Read(partial(whole_of, endless="for no limit")),
+        help="Jobs active at once over all workers, or none.  [default: as it is]",
+    ),
+    create_rate=click.option(
+        "--create-rate",
+        metavar="N/UNIT",
+        type=Read(rate_of),
+        help="Creates over all workers, as in agentjobs run, or none.  [default: as it is]",
+    ),
+    polls_per_second=click.option(
+        "--polls-per-second",
+        metavar="N",
+        type=Read(number_of),
+        help="Polls over all workers, of which each takes an equal part, or none.  [default: as it is]",
+    ),
+)
+@click.option(
+    "--chunk",
+    metavar="N",
+    type=click.IntRange(1, 1000),
+    default=100,
+    show_default=True,
+    help="Items in a chunk, which one worker takes.",
+)
+def submit(tasks: Tasks, journal: str, limits: Mapping[str, Any], chunk: int) -> int:
+    """Plan an item for each PROMPT, and hand them to the workers that use the same journal.
 
-    Attributes:
-        journal: The URL of the journal.
-        chunk: How many keys one task of the queue carries.
-        limits: The limits of all workers that change.
+    Submitting the same again continues where a submission was cut off. The limits apply to all workers, at once.
     """
-
-    journal: str
-    chunk: int
-    limits: Mapping[str, Any]
+    return run_action(lambda context: _submit(context, tasks, journal, limits, chunk))
 
 
-@frozen
-class WorkerOptions:
-    """The options of `worker`.
-
-    Attributes:
-        shared: Those that other commands have too; the timeout is that of each item.
-        journal: The URL of the journal.
-        chunks: How many tasks of the queue are worked on at once.
-        max_sending: How many creates are in flight at once; `None` takes what the journal keeps.
-        limits: The limits of all workers that change.
-        out: The file that gets each result as a line of JSON; `None` for none.
-        until_done: Whether the worker ends once every item of the journal has ended.
-        seconds: After how many seconds it stops itself; `None` for never.
-    """
-
-    shared: Options
-    journal: str
-    chunks: int
-    max_sending: int | None
-    limits: Mapping[str, Any]
-    out: str | None
-    until_done: bool
-    seconds: float | None
-
-
-async def submit_tasks(context: Context, options: SubmitOptions, tasks: Tasks) -> int:
-    """Plan the tasks and hand them to the workers."""
-    async with _shared(options.journal) as journal:
-        limits = await _changed_limits(journal, options.limits)
-        refused = await submit(tasks.items, journal=journal, chunk=options.chunk)
+async def _submit(context: Context, tasks: Tasks, address: str, changes: Mapping[str, Any], chunk: int) -> int:
+    async with _shared(address) as journal:
+        limits = await changed_limits(journal, changes)
+        refused = await submit_items(tasks.items, journal=journal, chunk=chunk)
     refusals = [*tasks.refusals, *(Refusal(item.key, str(why), key=item.key) for item, why in refused)]
     for refusal in refusals:
         show_refusal(context.screen, refusal)
@@ -84,51 +111,108 @@ async def submit_tasks(context: Context, options: SubmitOptions, tasks: Tasks) -
     return ExitCode.FAILED if refusals else ExitCode.COMPLETED
 
 
-async def work(context: Context, options: WorkerOptions) -> int:
+@command(
+    "worker",
+    exit_codes("with --until-done, all completed, but for what was abandoned"),
+    "agentjobs worker postgresql://host/jobs --until-done",
+)
+@journal_argument(_JOURNAL, "agentjobs worker postgresql+psycopg://host/database", exists=False)
+@click.option(
+    "--chunks",
+    metavar="N",
+    type=COUNT,
+    default=100,
+    show_default=True,
+    help="Chunks taken at once: see submit --chunk.",
+)
+@limit_options(
+    max_sending=MAX_SENDING,
+    unknown_for=UNKNOWN_FOR,
+    timeout=kept_timeout("For each job, each time it is waited for; none waits for ever."),
+)
+@click.option("--out", metavar="FILE", type=WRITTEN_FILE, help="Append each result as a line of JSON.")
+@click.option("--until-done", is_flag=True, help="End once every item of the journal has ended.")
+@RUN_FOR
+@service_options(emulator=True)
+@JSON_OPTION
+def worker(journal: str, **how: Any) -> int:
+    """Create and wait for what agentjobs submit planned, beside any number of other workers, until it is stopped.
+
+    With --until-done it ends when all items have ended, those of the other workers too, with the code of them all; if
+    the time of --for is up before, with 4.
+
+    At Ctrl-C or SIGTERM it starts nothing more, waits up to 10 s for responses, returns the rest to the queue, and
+    ends within 30 s. What a worker that dies was sending is unknown: at most as many as --max-sending; see agentjobs
+    resolve.
+    """
+    return run_action(lambda context: _work(context, journal, **how))
+
+
+async def _work(
+    context: Context,
+    address: str,
+    *,
+    service: Service,
+    limits: Mapping[str, Any],
+    chunks: int,
+    out: str | None,
+    run_for: Duration | None,
+    until_done: bool,
+    as_json: bool,
+) -> int:
     """Run submitted items until a signal stops the worker, or until all have ended, with their exit code."""
     async with AsyncExitStack() as stack:
         screen = context.screen
-        stack.enter_context(UnrecordedIds(screen).shown())
-        out = None if options.out is None else stack.enter_context(Out.opened(options.out))
-        journal = await stack.enter_async_context(_shared(options.journal))
-        limits = await _changed_limits(journal, options.limits)
-        display = RunDisplay(screen, item_report(screen, options.shared), out)
-        session = await stack.enter_async_context(options.shared.service.session(screen.notice, hooks=display.hooks))
-        stack.enter_context(QueueLogs(screen).shown())
-        screen.notice(f"Working on {journal.name}; {_limits_text(limits)}. Ctrl-C stops.")
-        await _work_off(context, options, session, journal, display)
-        counts = await _ended_counts(journal) if options.until_done else None
+        stack.enter_context(LogLines(screen, "agentjobs_async.batch", level=logging.CRITICAL).shown())
+        file = None if out is None else stack.enter_context(Out.opened(out))
+        journal = await stack.enter_async_context(_shared(address))
+        unknown_for = {name: value for name, value in limits.items() if name == "unknown_for"}
+        shown = _limits_text(await changed_limits(journal, unknown_for))
+        display = RunDisplay(screen, JsonLines(screen) if as_json else ItemLines(screen), file)
+        session = await stack.enter_async_context(service.session(screen.notice, hooks=display.hooks))
+        stack.enter_context(_QueueLogs(screen).shown())
+        screen.notice(f"Working on {journal.name}; {shown}. Ctrl-C stops.")
+        results: asyncio.Queue[BatchResult | None] = asyncio.Queue()
+        worker = BatchWorker(
+            session,
+            journal,
+            max_sending=limits.get("max_sending", "kept"),
+            timeout=limits.get("timeout", "kept"),
+            on_result=results.put_nowait,
+        )
+        seconds = None if run_for is None else run_for.seconds
+        await _work_off(context, worker, results, display, chunks=chunks, seconds=seconds, until_done=until_done)
+        counts = await _ended_counts(journal) if until_done else None
     if counts is not None:
         screen.notice(tally(counts) if any(counts.values()) else "The journal holds no items.")
         return exit_code(outcomes_of(counts))
     context.screen.notice("Stopped; what has not ended was given back.")
-    return ExitCode.UNFINISHED if options.until_done else ExitCode.COMPLETED
+    return ExitCode.UNFINISHED if until_done else ExitCode.COMPLETED
 
 
 async def _work_off(
-    context: Context, options: WorkerOptions, session: AgentJobsSession, journal: Journal, display: RunDisplay
+    context: Context,
+    worker: BatchWorker,
+    results: asyncio.Queue[BatchResult | None],
+    display: RunDisplay,
+    *,
+    chunks: int,
+    seconds: float | None,
+    until_done: bool,
 ) -> None:
     """Run the worker and show its results; a file of results that cannot be written stops it."""
     stop = asyncio.Event()
-    results: asyncio.Queue[BatchResult | None] = asyncio.Queue()
-    worker = BatchWorker(
-        session,
-        journal,
-        max_sending="kept" if options.max_sending is None else options.max_sending,
-        timeout=options.shared.timeout if options.shared.has_timeout else "kept",
-        on_result=results.put_nowait,
-    )
 
     async def stopping() -> None:
         stop.set()
 
-    async with worker, display.shown(worker, journal):
+    async with worker, display.shown(worker, worker.journal):
         showing = asyncio.create_task(_show_each(results, display))
         showing.add_done_callback(lambda _: stop.set())
-        looking = asyncio.create_task(_stop_at_the_end(worker, stop)) if options.until_done else None
-        ending = None if options.seconds is None else asyncio.get_running_loop().call_later(options.seconds, stop.set)
+        looking = asyncio.create_task(_stop_at_the_end(worker, stop)) if until_done else None
+        ending = None if seconds is None else asyncio.get_running_loop().call_later(seconds, stop.set)
         try:
-            working = work_off(worker, chunks=options.chunks, stop=stop)
+            working = work_off(worker, chunks=chunks, stop=stop)
             await context.interruption.run_until_stop(working, stopping)
         finally:
             for timer in (looking, ending):
@@ -170,15 +254,30 @@ def _shared(address: str) -> Journal:
     return journal
 
 
-async def _changed_limits(journal: Journal, changes: Mapping[str, Any]) -> FleetLimits:
-    limits = attrs.evolve(await journal.limits(), **changes)
-    if changes:
-        await journal.set_limits(limits)
-    return limits
-
-
 def _limits_text(limits: FleetLimits) -> str:
     active = "any number" if limits.max_active is None else f"at most {limits.max_active}"
     creates = "no limit of creates" if limits.create_rate is None else f"creates at {rate_text(limits.create_rate)}"
     polls = "" if limits.polls_per_second is None else f", at most {limits.polls_per_second:g} polls per second"
     return f"{active} active over all workers, {creates}{polls}"
+
+
+class _QueueLogs(LogLines):
+    """Shows that the database can't be used, once, in place of the warnings and tracebacks of the queue's libraries."""
+
+    def __init__(self, screen: Screen) -> None:
+        super().__init__(screen, _POOL, "procrastinate", level=logging.WARNING)
+        self._last: float | None = None
+
+    def words(self, record: logging.LogRecord) -> str | None:
+        """Return the first error of an outage; outside of one, the queue's other warnings, without a traceback."""
+        now = time.monotonic()
+        is_known = self._last is not None and now - self._last < _OUTAGE_SECONDS
+        reason = database_error(record)
+        if reason is not None:
+            self._last = now
+        if is_known or (reason is None and record.name == _POOL):  # the pool's other warnings call for no action
+            return None
+        if reason is None:
+            return one_line(record.getMessage(), _LONGEST_REASON)
+        why = one_line(reason, _LONGEST_REASON)
+        return f"The database can't be used ({why}). The worker waits for it, and continues by itself."

@@ -8,7 +8,7 @@ from attrs import evolve
 from agentjobs_async import Event, JobRef
 from agentjobs_async.batch import ActiveItem, JournalRow
 from agentjobs_async.cli.documents import Change
-from agentjobs_async.cli.job_changes import JobChanges
+from agentjobs_async.cli.hooks import JobChanges
 
 __all__ = ["ItemChanges"]
 

@@ -6,9 +6,9 @@ from typing import Final
 
 from agentjobs_async import JobRef
 from agentjobs_async.batch import BatchResult, JournalRow, State
+from agentjobs_async.cli._input.tasks import Refusal
 from agentjobs_async.cli.outcomes import Outcome, Result, described
 from agentjobs_async.cli.reasons import in_words
-from agentjobs_async.cli.tasks import Refusal
 
 __all__ = ["outcomes_of", "refusal_result", "row_result", "run_result"]
 

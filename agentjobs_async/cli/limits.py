@@ -1,19 +1,37 @@
 """Limits as they are typed and shown: rates, jobs at once, times; and those that a journal keeps."""
 
+import math
 import re
-from collections.abc import Callable, Collection, Mapping
-from typing import Any, Final, TypeVar
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
+from attrs import frozen
 
 from agentjobs_async import InvalidInputError
 from agentjobs_async._text import one_line
-from agentjobs_async.batch import FleetLimits, Journal, Rate
+from agentjobs_async._validation import MAX_COUNT
+from agentjobs_async.batch import FleetLimits, Rate
 from agentjobs_async.cli._output.screen import Screen
 
-__all__ = ["duration_of", "kept_limits", "limits_of", "rate_of", "rate_text"]
+if TYPE_CHECKING:
+    from agentjobs_async.batch import Journal
 
-T = TypeVar("T")
+__all__ = [
+    "DEFAULT_ACTIVE",
+    "Duration",
+    "changed_limits",
+    "duration_of",
+    "kept_limits",
+    "number_of",
+    "rate_of",
+    "rate_text",
+    "seconds_of",
+    "whole_of",
+]
+
+DEFAULT_ACTIVE: Final = 20
+"""The jobs that are active at once by default."""
 
 _UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _WORDS: Final = r"/all|/burst|/all/burst|/burst/all"
@@ -22,6 +40,19 @@ _DURATION: Final = re.compile(r"(?P<count>[0-9]{1,9}(\.[0-9]{1,9})?)(?P<unit>[sm
 _COUNT: Final = re.compile("[0-9]{1,18}")
 _DECIMAL: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
 _SHOWN: Final = 60  # characters of what was typed, in a message
+
+
+@frozen
+class Duration:
+    """A time such as `90s` or `5h`.
+
+    Attributes:
+        text: As it was typed.
+        seconds: How long that is.
+    """
+
+    text: str
+    seconds: float
 
 
 def rate_of(text: str) -> Rate | None:
@@ -37,9 +68,9 @@ def rate_of(text: str) -> Rate | None:
         return None
     found = _RATE.fullmatch(text)
     if found is None:
-        shown = one_line(text, _SHOWN) or "an empty text"
         raise InvalidInputError(
-            f"--create-rate: {shown} is neither like 100/h (s, m, h, d), 100/h/all or 100/h/burst, nor none"
+            f"{one_line(text, _SHOWN)} is no rate: write a count from 1 on and a unit, such as 100/h (s, m, h or d);"
+            " add /all for all projects together, /burst to send as soon as possible; or write none"
         )
     words = (found["words"] or "").split("/")
     return Rate(
@@ -56,8 +87,8 @@ def rate_text(rate: Rate) -> str:
     return f"{rate.count}/{unit}{'/all' * (rate.scope == 'all')}{'/burst' * (not rate.spread)}"
 
 
-def duration_of(option: str, text: str) -> float:
-    """Read a time such as `90s`, `5h` or `1.5d`, and return its seconds.
+def duration_of(text: str) -> Duration:
+    """Read a time such as `90s`, `5h` or `1.5d`.
 
     Raises:
         InvalidInputError: It can't be read, or it is 0.
@@ -65,46 +96,70 @@ def duration_of(option: str, text: str) -> float:
     found = _DURATION.fullmatch(text)
     seconds = float(found["count"]) * _UNITS[found["unit"]] if found else 0.0
     if not seconds:
-        raise InvalidInputError(f"{option}: {one_line(text, _SHOWN)} is no time such as 90s, 30m, 5h or 1d")
-    return seconds
+        raise InvalidInputError(f"{one_line(text, _SHOWN)} is no time such as 90s, 30m, 5h or 1d")
+    return Duration(text, seconds)
 
 
-def limits_of(
-    max_active: str | None, create_rate: str | None, polls_per_second: str | None
-) -> dict[str, int | float | Rate | None]:
-    """Read limits as they are typed, `none` for no limit; those that are `None` are left out.
+def seconds_of(text: str, *, endless: str = "", zero: bool = False) -> float | None:
+    """Read a number of seconds above 0, or from 0 on with `zero`; where `endless` has words, `none` is `None`.
 
     Raises:
-        InvalidInputError: One can't be read.
+        InvalidInputError: It can't be read, or is no such number.
     """
-    limits: dict[str, int | float | Rate | None] = {}
-    if max_active is not None:
-        limits["max_active"] = _number("--max-active", max_active, _COUNT, int, "a number of at least 1")
-    if create_rate is not None:
-        limits["create_rate"] = rate_of(create_rate)
-    if polls_per_second is not None:
-        number = _number("--polls-per-second", polls_per_second, _DECIMAL, float, "a number above 0")
-        limits["polls_per_second"] = number
+    if endless and text == "none":
+        return None
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if 0 < seconds < math.inf or (zero and seconds == 0):
+        return seconds
+    wanted = f"a finite number of seconds {'from 0 on' if zero else 'above 0'}"
+    raise InvalidInputError(f"{one_line(text, _SHOWN)} is not {wanted}{f', or none {endless}' if endless else ''}")
+
+
+def whole_of(text: str, *, endless: str = "") -> int | None:
+    """Read a whole number above 0; where `endless` has words, `none` is `None`.
+
+    Raises:
+        InvalidInputError: It can't be read, or is larger than any journal.
+    """
+    if endless and text == "none":
+        return None
+    if not _COUNT.fullmatch(text) or not 0 < int(text) <= MAX_COUNT:
+        wanted = f"no whole number from 1 to {MAX_COUNT:,}"
+        raise InvalidInputError(f"{one_line(text, _SHOWN)} is {wanted}{f', nor none {endless}' if endless else ''}")
+    return int(text)
+
+
+def number_of(text: str) -> float | None:
+    """Read a number above 0; `none` is no limit.
+
+    Raises:
+        InvalidInputError: It can't be read.
+    """
+    if text == "none":
+        return None
+    if not _DECIMAL.fullmatch(text) or not float(text):
+        raise InvalidInputError(f"{one_line(text, _SHOWN)} is neither a number above 0 nor none")
+    return float(text)
+
+
+async def kept_limits(screen: Screen, journal: "Journal", given: Mapping[str, Any]) -> FleetLimits:
+    """Keep the limits that are given in the journal; return all that it keeps, and show those of earlier commands."""
+    before = await journal.limits()
+    limits = await changed_limits(journal, given)
+    if words := _limits_text(before, given):
+        screen.notice(f"With the limits that the journal keeps: {words}.")
     return limits
 
 
-def _number(option: str, text: str, form: re.Pattern[str], kind: Callable[[str], T], words: str) -> T | None:
-    """Read a number above 0; `none` is `None`."""
-    if text == "none":
-        return None
-    if not form.fullmatch(text) or not kind(text):
-        raise InvalidInputError(f"{option}: {one_line(text, _SHOWN)} is neither {words} nor none")
-    return kind(text)
-
-
-async def kept_limits(screen: Screen, journal: Journal, given: Mapping[str, Any]) -> FleetLimits:
-    """Keep the limits that are given in the journal; return all that it keeps, and show those of earlier commands."""
+async def changed_limits(journal: "Journal", given: Mapping[str, Any]) -> FleetLimits:
+    """Keep the limits that are given in the journal, and return all that it keeps."""
     before = await journal.limits()
     limits = attrs.evolve(before, **given)
     if limits != before:
         await journal.set_limits(limits)
-    if words := _limits_text(before, given):
-        screen.notice(f"With the limits that the journal keeps: {words}.")
     return limits
 
 

@@ -1,68 +1,362 @@
-"""The options that several commands share."""
+"""The options that several commands share, and how the text of an option is read."""
 
-from typing import Final
+import functools
+import math
+import os
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, TypeVar, cast
 
-from attrs import frozen
+import click
+from click.core import ParameterSource
 
-from agentjobs_async import InvalidInputError
+from agentjobs_async import InvalidInputError, batch
 from agentjobs_async._text import one_line
-from agentjobs_async.cli._output.reports import JobLines, JsonLines, Report
-from agentjobs_async.cli._output.screen import Screen
-from agentjobs_async.cli.service import Service
+from agentjobs_async.cli._input.records import FORMATS
+from agentjobs_async.cli._input.tasks import tasks_of
+from agentjobs_async.cli.limits import DEFAULT_ACTIVE, Duration, duration_of, rate_of, seconds_of, whole_of
+from agentjobs_async.cli.own_journals import BESIDE
+from agentjobs_async.cli.service import DEFAULT_TIMEOUT, Service
 
-__all__ = ["ANY_TRIES", "DEFAULT_ACTIVE", "DEFAULT_TIMEOUT", "Options", "most_tries"]
+__all__ = [
+    "COUNT",
+    "CREATE_RATE",
+    "DURATION",
+    "EMULATOR_OPTION",
+    "JSON_OPTION",
+    "MAX_ACTIVE",
+    "MAX_SENDING",
+    "MAX_TRIES",
+    "PROMPTS_OPTION",
+    "RUN_FOR",
+    "SHARE",
+    "TEXT",
+    "UNKNOWN_FOR",
+    "WRITTEN_FILE",
+    "YES_OPTION",
+    "FiniteNumber",
+    "Read",
+    "filter_options",
+    "input_options",
+    "joined",
+    "journal_argument",
+    "journal_before_keys",
+    "journal_files",
+    "journal_option",
+    "kept_timeout",
+    "limit_options",
+    "service_options",
+    "timeout_option",
+]
 
-DEFAULT_ACTIVE: Final = 20
-"""The jobs that are active at once by default."""
-DEFAULT_TIMEOUT: Final = 1800.0
-"""The seconds that each job may take by default."""
-ANY_TRIES: Final = "any"
-"""The value of `--retry-failed` without one."""
+Command = TypeVar("Command", bound=Callable[..., Any])
+Option = Callable[[Any], Any]
 
 
-@frozen
-class Options:
-    """The options that several commands share.
+class _Text(click.types.StringParamType):
+    """Text that is not empty: an empty one comes from an unset variable of a shell."""
 
-    Attributes:
-        service: The service to talk to.
-        timeout: Seconds for each job; `None` waits for ever.
-        as_json: Whether to write JSON.
-        has_timeout: Whether `timeout` was given, and is not the default.
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not value:
+            self.fail("it is empty; is a variable unset?", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+class Read(_Text):
+    """Text that a function reads, whose InvalidInputError becomes click's error of the option."""
+
+    def __init__(self, read: Callable[[str], object]) -> None:
+        self._read = read
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return what the function makes of the text, or fail."""
+        text = super().convert(value, param, ctx)
+        try:
+            return self._read(text)
+        except InvalidInputError as error:
+            defect = str(error)
+        return self.fail(defect, param, ctx)
+
+
+class FiniteNumber(click.FloatRange):
+    """A number in a range. NaN is in every range that click knows."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the number, or fail."""
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{one_line(str(value), 60)} is no finite number.", param, ctx)
+        return number
+
+
+class _Share(FiniteNumber):
+    """A share as a percentage: `5%` is 0.05."""
+
+    name = "share"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not str(value).endswith("%"):
+            self.fail(f"{one_line(str(value), 60)} is no percentage, such as 5%.", param, ctx)
+        return super().convert(str(value).removesuffix("%"), param, ctx) / 100
+
+
+TEXT: Final = _Text()
+WRITTEN_FILE: Final = _Text()
+"""The type of every option that names a file to write: `command` checks it before the command runs."""
+COUNT: Final = Read(whole_of)
+SHARE: Final = _Share(0, 100)
+DURATION: Final = Read(duration_of)
+
+
+def joined(options: Mapping[str, Option], join: Callable[..., Mapping[str, Any]]) -> Callable[[Command], Command]:
+    """Return a decorator that adds options to a command, which gets what `join` makes of them.
+
+    Args:
+        options: The options by the names of their values, in the order of the help page.
+        join: Called with the values by their names; returns arguments of the command by theirs.
     """
 
-    service: Service
-    timeout: float | None
-    as_json: bool
-    has_timeout: bool = True
+    def decorate(command: Command) -> Command:
+        @functools.wraps(command)
+        def withjoined(**values: Any) -> Any:
+            arguments = join(**{name: values.pop(name) for name in options if name in values})
+            return command(**arguments, **values)
 
-    def report(self, screen: Screen) -> Report:
-        """Return what shows the progress of jobs that have no keys."""
-        return JsonLines(screen) if self.as_json else JobLines(screen)
+        found: Any = withjoined
+        for option in reversed(list(options.values())):
+            found = option(found)
+        return cast("Command", found)
 
-    def timeout_option(self) -> list[str]:
-        """Return the option that gives another command the same time; nothing for the default."""
-        if self.timeout == DEFAULT_TIMEOUT:
-            return []
-        return ["--timeout", "none" if self.timeout is None else repr(self.timeout).removesuffix(".0")]
-
-    def wait_options(self) -> list[str] | None:
-        """Return the options of `agentjobs wait` for the same service; `None` for an emulator of this command."""
-        if self.service.emulated:
-            return None
-        return [*self.service.options(), *self.timeout_option(), *["--json"] * self.as_json]
+    return decorate
 
 
-def most_tries(text: str | None) -> int | None:
-    """Return how many tries an item may have in all; `None` for any number.
+# The service
+
+EMULATOR_OPTION: Final = click.option(
+    "--emulator",
+    "emulated",
+    is_flag=True,
+    help="Run on an emulator in this process: no service, key or real agents.",
+)
+_SERVICE_OPTIONS: Final = {
+    "base_url": click.option(
+        "--base-url", metavar="URL", type=TEXT, help="Address of the service.  [env var: AGENTJOBS_BASE_URL]"
+    ),
+    "project_id": click.option(
+        "--project",
+        "project_id",
+        metavar="ID",
+        type=TEXT,
+        help="Project of prompts and bare job ids.  [env var: AGENTJOBS_PROJECT_ID]",
+    ),
+    "key_file": click.option(
+        "--key-file", metavar="FILE", type=TEXT, help="File with the API key.  [else env var: AGENTJOBS_API_KEY]"
+    ),
+    "allow_insecure": click.option(
+        "--allow-insecure", is_flag=True, help="Allow plain http: the key crosses the network readable."
+    ),
+}
+
+
+def service_options(*, emulator: bool = False) -> Callable[[Command], Command]:
+    """Add the options that name the service; the command gets it as `service`."""
+    options = {"emulated": EMULATOR_OPTION} if emulator else {}
+    return joined({**options, **_SERVICE_OPTIONS}, lambda **given: {"service": Service.of(**given)})
+
+
+JSON_OPTION: Final = click.option("--json", "as_json", is_flag=True, help="Write JSON, for machines.")
+YES_OPTION: Final = click.option("--yes", "is_confirmed", is_flag=True, help="Do it without asking.")
+PROMPTS_OPTION: Final = click.option(
+    "--prompts/--no-prompts", default=True, help="Whether the prompts are shown.  [default: prompts]"
+)
+
+
+def timeout_option(default: float, words: str, *, endless: str = "") -> Option:
+    """Return `--timeout`; with words of `endless`, `none` is allowed."""
+    read = Read(partial(seconds_of, endless=endless))
+    return click.option(
+        "--timeout", metavar="SECONDS", type=read, default=f"{default:g}", show_default=True, help=words
+    )
+
+
+# Limits
+
+
+def _kept_or(default: object) -> str:
+    """Return how help shows the default of a limit."""
+    return f"as the journal keeps it, else {default}"
+
+
+MAX_ACTIVE: Final = click.option(
+    "--max-active", metavar="N", type=COUNT, show_default=_kept_or(DEFAULT_ACTIVE), help="Jobs active at once."
+)
+CREATE_RATE: Final = click.option(
+    "--create-rate",
+    metavar="N/UNIT",
+    type=Read(rate_of),
+    show_default=_kept_or("none"),
+    help="Creates per s, m, h or d and project, such as 100/h, evenly spaced; 100/h/burst as soon as possible;"
+    " 100/h/all for all projects together; none for any number.",
+)
+MAX_SENDING: Final = click.option(
+    "--max-sending", metavar="N", type=COUNT, show_default=_kept_or(10), help="Creates in flight at once."
+)
+UNKNOWN_FOR: Final = click.option(
+    "--unknown-for",
+    metavar="SECONDS",
+    type=Read(partial(seconds_of, endless="without end", zero=True)),
+    show_default=_kept_or(600),
+    help="Seconds for which an unknown item counts as active: its agent may be at work. 0: not at all; none: for ever.",
+)
+RUN_FOR: Final = click.option(
+    "--for", "run_for", metavar="TIME", type=DURATION, help="Stop after a time such as 90s, 30m, 5h or 1d."
+)
+MAX_TRIES: Final = click.option(
+    "--max-tries", metavar="N", type=click.IntRange(min=2), help="Only items that had fewer than N tries."
+)
+
+
+def kept_timeout(words: str) -> Option:
+    """Return `--timeout` as a limit that the journal keeps."""
+    read = Read(partial(seconds_of, endless="to wait for ever"))
+    shown = _kept_or(f"{DEFAULT_TIMEOUT:g}")
+    return click.option("--timeout", metavar="SECONDS", type=read, show_default=shown, help=words)
+
+
+def limit_options(**options: Option) -> Callable[[Command], Command]:
+    """Add the options of limits; the command gets those that were given as `limits`: the journal keeps the others."""
+
+    def given(**values: Any) -> Mapping[str, Any]:
+        source = click.get_current_context().get_parameter_source
+        return {
+            "limits": {name: value for name, value in values.items() if source(name) is not ParameterSource.DEFAULT}
+        }
+
+    return joined(options, given)
+
+
+# The input
+
+_INPUT_OPTIONS: Final = {
+    "prompts": click.argument("prompts", metavar="[PROMPT]...", nargs=-1),
+    "file": click.option(
+        "--file",
+        metavar="FILE",
+        type=TEXT,
+        help="Prompts, one per line, or records: CSV, TSV, JSON Lines or a JSON array. - is standard input.",
+    ),
+    "form": click.option(
+        "--input-format",
+        "form",
+        metavar="FORMAT",
+        type=click.Choice(FORMATS),
+        help=f"The format of the file: {', '.join(FORMATS)}.  [default: by its suffix and first line]",
+    ),
+    "key": click.option(
+        "--key", metavar="NAME", type=TEXT, help="The column or field of keys.  [default: the record's number]"
+    ),
+    "template": click.option(
+        "--prompt",
+        "template",
+        metavar="TEMPLATE",
+        type=TEXT,
+        help="The prompt of each record, such as 'Document {title}: {body}'.",
+    ),
+}
+input_options: Final = joined(_INPUT_OPTIONS, lambda prompts, **how: {"tasks": tasks_of(prompts, **how)})
+"""Add the prompts and the options of an input; the command gets what they say as `tasks`."""
+
+
+# The journal, and which of its items
+
+
+def journal_option(words: str, *, required: bool = True) -> Option:
+    """Return `--journal`, which may come from the environment: a URL may contain a password."""
+    words = f"{words}  [env var: AGENTJOBS_JOURNAL]"
+    return click.option(
+        "--journal", metavar="FILE|URL", type=TEXT, envvar="AGENTJOBS_JOURNAL", required=required, help=words
+    )
+
+
+def journal_argument(words: str, example: str | None, *, exists: bool = True) -> Callable[[Command], Command]:
+    """Add a first argument and `--journal`; the command gets the one that is given, an argument first, as `journal`.
+
+    Args:
+        words: The help of `--journal`.
+        example: A command with its journal, shown where none is given; `None`: the command gets `None`.
+        exists: Whether it must exist.
+    """
+
+    def named(place: str | None, journal: str | None) -> Mapping[str, Any]:
+        found = place or journal
+        if found is None and example is not None:
+            raise InvalidInputError(f"give the journal: {example}")
+        return {"journal": _existing(found) if exists and found is not None else found}
+
+    argument = click.argument("place", metavar="[FILE|URL]", required=False, type=TEXT)
+    return joined({"place": argument, "journal": journal_option(words, required=False)}, named)
+
+
+def journal_before_keys(words: str, example: str, keys: str) -> Callable[[Command], Command]:
+    """Add `--journal` and arguments: keys, and before them the journal, unless the option or the environment names it.
+
+    Args:
+        words: The help of `--journal`.
+        example: A command with its journal, shown where none is given.
+        keys: How the usage shows the keys.
+    """
+
+    def named(given: tuple[str, ...], journal: str | None) -> Mapping[str, Any]:
+        found = given if journal is None else (journal, *given)
+        if not found:
+            raise InvalidInputError(f"give the journal: {example}")
+        return {"journal": _existing(found[0]), "keys": found[1:]}
+
+    argument = click.argument("given", metavar=f"[FILE|URL] {keys}", nargs=-1)
+    return joined({"given": argument, "journal": journal_option(words, required=False)}, named)
+
+
+def _existing(journal: str) -> str:
+    """Return the file or URL of a journal.
 
     Raises:
-        InvalidInputError: It is no whole number of at least 1.
+        InvalidInputError: There is no such file.
     """
-    if text == ANY_TRIES:
-        return None
-    if text is None:
-        return 1
-    if not (text.isascii() and text.isdecimal() and int(text)):
-        raise InvalidInputError(f"--retry-failed: {one_line(text, 60)} is not a number of tries of at least 1")
-    return int(text)
+    if not batch.Journal.open(journal).is_shared and not Path(journal).exists():
+        raise InvalidInputError(f"there is no journal {one_line(journal, 200)}")
+    return journal
+
+
+def journal_files(journal: str) -> list[str]:
+    """Return the paths of the files of a journal, which need not exist; none if it is on a server."""
+    if batch.Journal.open(journal).is_shared:
+        return []
+    return [f"{os.path.realpath(journal)}{suffix}" for suffix in BESIDE]
+
+
+_FILTER_OPTIONS: Final = {
+    "states": click.option(
+        "--state",
+        "states",
+        multiple=True,
+        type=click.Choice([state.value for state in batch.State]),
+        help="Items in this state; repeatable.",
+    ),
+    "text": click.option(
+        "--grep", "text", metavar="TEXT", type=TEXT, help="Items with this text in key, prompt or reason."
+    ),
+    "project": click.option("--project", metavar="ID", type=TEXT, help="Items of this project."),
+    "older_than": click.option(
+        "--older-than", metavar="AGE", type=DURATION, help="Last changed at least this long ago: 90s, 30m, 6h or 2d."
+    ),
+}
+
+
+def _where(states: tuple[batch.State, ...], older_than: Duration | None, **others: Any) -> Mapping[str, Any]:
+    age = None if older_than is None else older_than.seconds
+    return {"where": batch.Where(states=states or None, older_than=age, **others)}
+
+
+filter_options: Final = joined(_FILTER_OPTIONS, _where)
+"""Add the options that name items; the command gets them as `where`, which is `Where()` without any."""

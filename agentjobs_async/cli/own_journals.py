@@ -6,12 +6,15 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, supp
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from platformdirs import user_state_path
 
-from agentjobs_async import InvalidInputError, JournalError
-from agentjobs_async.batch import Journal, State
+from agentjobs_async import InvalidInputError, JournalError, batch
+from agentjobs_async.batch import State
+
+if TYPE_CHECKING:
+    from agentjobs_async.batch import Journal
 
 __all__ = ["BESIDE", "directory", "is_own", "left_journals", "new_journal", "open_for_run", "remove"]
 
@@ -68,7 +71,7 @@ def new_journal(*, temporary: bool) -> Iterator[str]:
 
 
 @asynccontextmanager
-async def open_for_run(journal: str, *, own: bool) -> AsyncIterator[Journal]:
+async def open_for_run(journal: str, *, own: bool) -> AsyncIterator["Journal"]:
     """Open the journal of a run, and remove the file after the block if nothing needs it.
 
     That is a new one in which nothing was planned; and one of a run without `--journal`, if all of its items have ended
@@ -106,11 +109,11 @@ def remove(journal: str) -> None:
 
 
 @asynccontextmanager
-async def _opened(journal: str, *, explains: bool) -> AsyncIterator[Journal]:
+async def _opened(journal: str, *, explains: bool) -> AsyncIterator["Journal"]:
     async with AsyncExitStack() as stack:
         defect = None
         try:
-            opened = await stack.enter_async_context(Journal.open(journal))
+            opened = await stack.enter_async_context(batch.Journal.open(journal))
         except JournalError as error:
             if not explains:
                 raise

@@ -1,4 +1,4 @@
-"""What a run would send, how long it takes and what it costs, shown without sending anything."""
+"""The command `plan`, and what a run shows before it asks: what it would send, how long that takes and costs."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -6,21 +6,21 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 
+import click
 from attrs import frozen
 
 from agentjobs_async.batch import BatchItem, FleetLimits, Journal, State, check_items
 from agentjobs_async.batch.limits import Limits, in_force
+from agentjobs_async.cli._input.tasks import Refusal, Tasks, show_refusal, show_repeats
 from agentjobs_async.cli._output.columns import columns_of, cut_at_a_word, cut_in_the_middle
 from agentjobs_async.cli._output.screen import Screen
 from agentjobs_async.cli.estimates import estimate
+from agentjobs_async.cli.help import command, journal_exit_codes
+from agentjobs_async.cli.options import CREATE_RATE, MAX_ACTIVE, TEXT, FiniteNumber, input_options, limit_options
 from agentjobs_async.cli.outcomes import ExitCode
-from agentjobs_async.cli.process import Context
-from agentjobs_async.cli.tasks import Refusal, Tasks, show_refusal, show_repeats
+from agentjobs_async.cli.process import Context, run_action
 
-__all__ = ["RETRIED", "PlanOptions", "Sending", "sending_of", "show_plan", "show_sending"]
-
-RETRIED: Final = frozenset({State.FAILED, State.REJECTED})
-"""What a run with `--retry-failed` sends again."""
+__all__ = ["Sending", "plan", "sending_of", "show_plan", "show_sending"]
 
 _MOST_REFUSALS: Final = 10  # lines
 _MOST_PROMPTS: Final = 3  # lines
@@ -28,25 +28,26 @@ _PROMPT_COLUMNS: Final = 60  # beside a key, in a terminal of 80
 _HOUR: Final = 3600.0  # seconds
 
 
-@frozen
-class PlanOptions:
-    """What a plan is made from, besides its tasks.
+@command(
+    "plan",
+    journal_exit_codes("nothing would be refused", "some would be refused"),
+    "agentjobs plan 'Fix the broken links' --price 0.40",
+)
+@input_options
+@click.option("--journal", metavar="FILE|URL", type=TEXT, help="What it has already is not sent.")
+@limit_options(max_active=MAX_ACTIVE, create_rate=CREATE_RATE)
+@click.option(
+    "--minutes", metavar="N", type=FiniteNumber(min=0, min_open=True), help="What each job is expected to take."
+)
+@click.option("--price", metavar="N", type=FiniteNumber(min=0), help="What each job is expected to cost.")
+def plan(
+    tasks: Tasks, journal: str | None, limits: Mapping[str, Any], minutes: float | None, price: float | None
+) -> int:
+    """Show what agentjobs run would send for the same prompts, and what it would refuse, without sending anything.
 
-    Attributes:
-        journal: The file or URL of the journal; `None` for none.
-        given: The limits that were given; the journal keeps the others.
-        limit: The number of items to start; `None` for all.
-        max_tries: Failed and rejected items that had fewer tries are sent again; `None` for any number.
-        minutes: What each job is expected to take; `None` if that is not known.
-        price: What each job costs; `None` if that is not known.
+    The duration follows from --create-rate; with --minutes, from --max-active as well.
     """
-
-    journal: str | None
-    given: Mapping[str, Any]
-    limit: int | None = None
-    max_tries: int | None = 1
-    minutes: float | None = None
-    price: float | None = None
+    return run_action(lambda context: show_plan(context, tasks, journal, limits, minutes=minutes, price=price))
 
 
 @frozen
@@ -64,41 +65,77 @@ class Sending:
     kept: FleetLimits
 
 
-async def sending_of(options: PlanOptions, tasks: Tasks) -> Sending:
-    """Return what a run of these tasks would send: what is planned, what is new, then what is tried again."""
-    journal = None if options.journal is None else Journal.open(options.journal, read_only=True)
+async def sending_of(
+    tasks: Tasks, journal: str | None, *, limit: int | None = None, max_tries: int | None = 1
+) -> Sending:
+    """Return what a run of these tasks would send: what is planned, what is new, then what is tried again.
+
+    Args:
+        tasks: The tasks.
+        journal: The file or URL of the journal; `None` for none.
+        limit: The number of items to start; `None` for all.
+        max_tries: Failed and rejected items that had fewer tries are sent again; `None` for any number.
+    """
+    opened = None if journal is None else Journal.open(journal, read_only=True)
     planned: list[BatchItem] = []
     retried: list[BatchItem] = []
     known: set[str] = set()
-    if journal is None or not (journal.is_shared or Path(journal.address).exists()):  # noqa: ASYNC240 - one look at a name
+    if opened is None or not (opened.is_shared or Path(opened.address).exists()):  # noqa: ASYNC240 - one look at a name
         refused, kept = check_items(tasks.items)[1], FleetLimits()
     else:
-        async with journal:
-            journal._opened.check_not_moved()
-            async for row in journal.rows(all_tries=True):
+        async with opened:
+            opened._opened.check_not_moved()
+            async for row in opened.rows(all_tries=True):
                 known.add(row.key)
                 if row.retried_as is not None:
                     continue
                 if row.state is State.PLANNED:
                     planned.append(row.item)
-                elif row.state in RETRIED and (options.max_tries is None or row.tries < options.max_tries):
+                elif row.state.has_failed and (max_tries is None or row.tries < max_tries):
                     retried.append(row.item)
-            refused, kept = await journal.check(tasks.items), await journal.limits()
+            refused, kept = await opened.check(tasks.items), await opened.limits()
     refused_keys = {item.key for item, _ in refused}
     new = [item for item in tasks.items if item.key not in known and item.key not in refused_keys]
     refusals = [*tasks.refusals, *(Refusal(item.key, str(why)) for item, why in refused)]
-    return Sending([*planned, *new, *retried][: options.limit], refusals, kept)
+    return Sending([*planned, *new, *retried][:limit], refusals, kept)
 
 
-async def show_plan(context: Context, options: PlanOptions, tasks: Tasks) -> int:
+async def show_plan(
+    context: Context,
+    tasks: Tasks,
+    journal: str | None,
+    limits: Mapping[str, Any],
+    *,
+    limit: int | None = None,
+    max_tries: int | None = 1,
+    minutes: float | None = None,
+    price: float | None = None,
+) -> int:
     """Show what a run would send, and what it would refuse and why."""
-    sending = await sending_of(options, tasks)
-    show_sending(context.screen, options, tasks, sending)
+    sending = await sending_of(tasks, journal, limit=limit, max_tries=max_tries)
+    show_sending(context.screen, tasks, sending, limits, minutes=minutes, price=price)
     return ExitCode.FAILED if sending.refusals else ExitCode.COMPLETED
 
 
-def show_sending(screen: Screen, options: PlanOptions, tasks: Tasks, sending: Sending) -> None:
-    """Show what `sending_of` has found: the first items, the number of all, the duration and the cost."""
+def show_sending(
+    screen: Screen,
+    tasks: Tasks,
+    sending: Sending,
+    limits: Mapping[str, Any],
+    *,
+    minutes: float | None = None,
+    price: float | None = None,
+) -> None:
+    """Show what `sending_of` has found: the first items, the number of all, the duration and the cost.
+
+    Args:
+        screen: The screen to write to.
+        tasks: The tasks.
+        sending: What would be sent.
+        limits: The limits that were given; the journal keeps the others.
+        minutes: What each job is expected to take; `None` if that is not known.
+        price: What each job costs; `None` if that is not known.
+    """
     items, refusals = sending.items, sending.refusals
     for refusal in refusals[:_MOST_REFUSALS]:
         show_refusal(screen, refusal)
@@ -109,7 +146,10 @@ def show_sending(screen: Screen, options: PlanOptions, tasks: Tasks, sending: Se
         _show_prompt(screen, item)
     screen.line(f"{len(items):,} would be sent, {len(refusals):,} refused.")
     if items:
-        _show_estimate(screen, options, in_force(sending.kept, options.given), items)
+        _show_duration(screen, in_force(sending.kept, limits), items, minutes)
+    if items and price is not None:
+        cost = Decimal(repr(price))
+        screen.line(f"This costs {_amount(len(items) * cost)}: {_amount(cost)} for each job.")
 
 
 def _show_prompt(screen: Screen, item: BatchItem) -> None:
@@ -121,21 +161,15 @@ def _show_prompt(screen: Screen, item: BatchItem) -> None:
     screen.line(words, cut_at_a_word(item.prompt, screen.width - columns_of(words)))
 
 
-def _show_estimate(screen: Screen, options: PlanOptions, limits: Limits, items: Sequence[BatchItem]) -> None:
-    """Show the duration as far as it is known, and the cost."""
+def _show_duration(screen: Screen, limits: Limits, items: Sequence[BatchItem], minutes: float | None) -> None:
+    """Show the duration as far as it is known."""
     found = estimate(
-        items,
-        max_active=limits.max_active,
-        create_rate=limits.create_rate,
-        job_seconds=60 * (options.minutes or 0.0),
+        items, max_active=limits.max_active, create_rate=limits.create_rate, job_seconds=60 * (minutes or 0.0)
     )
     if found.seconds:
-        how, when = ("at least", "at the earliest on") if options.minutes is None else ("about", "about")
+        how, when = ("at least", "at the earliest on") if minutes is None else ("about", "about")
         end = time.strftime("%a %d %b %H:%M", time.localtime(time.time() + found.seconds))
         screen.line(f"This takes {how} {_span(found.seconds)}: {found.binding}. Begun now, it ends {when} {end}.")
-    if options.price is not None:
-        price = Decimal(repr(options.price))
-        screen.line(f"This costs {_amount(len(items) * price)}: {_amount(price)} for each job.")
 
 
 def _amount(value: Decimal) -> str:

@@ -2,20 +2,27 @@
 
 import os
 import stat
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, Self
 
 from attrs import frozen
 
-from agentjobs_async import AgentJobsSession, InvalidInputError, JobRef
+from agentjobs_async import AgentJobsSession, InvalidInputError, JobRef, PollPolicy
 from agentjobs_async._text import one_line
 from agentjobs_async._validation import checked_bare_id
-from agentjobs_async.cli.emulation import Notice, emulated_session
 
-__all__ = ["Service"]
+__all__ = ["DEFAULT_TIMEOUT", "EMULATED_PROJECT", "Service"]
 
+DEFAULT_TIMEOUT: Final = 1800.0
+"""The seconds that each job may take by default."""
+EMULATED_PROJECT: Final = "demo"
+
+Notice = Callable[[str], None]
+
+_SPEED: Final = 60.0  # jobs of 1 to 5 minutes take 1 to 5 seconds
+_POLL_DELAY_SECONDS: Final = 0.2  # the emulator is on the same machine
 _LONGEST_KEY_FILE: Final = 65_536  # bytes: the file may be a device without end
 _READABLE_BY_OTHERS: Final = stat.S_IRGRP | stat.S_IROTH
 
@@ -67,7 +74,7 @@ class Service:
             InvalidInputError: A setting is missing or invalid.
         """
         if self.emulated:
-            async with emulated_session(self.project_id, notice, settings) as session:
+            async with _emulated_session(self.project_id, notice, settings) as session:
                 yield session
             return
         async with self._configured(settings) as session:
@@ -110,6 +117,19 @@ class Service:
         options += [] if self.key_file is None else ["--key-file", self.key_file]
         return options + ["--allow-insecure"] * self.allow_insecure
 
+    def wait_options(self, timeout: float | None, *, as_json: bool) -> list[str] | None:
+        """Return the options with which `agentjobs wait` waits as long; `None` for an emulator of this command.
+
+        Args:
+            timeout: The seconds for each job; `None` waits for ever.
+            as_json: Whether it writes JSON.
+        """
+        if self.emulated:
+            return None
+        seconds = "none" if timeout is None else repr(timeout).removesuffix(".0")
+        limit = [] if timeout == DEFAULT_TIMEOUT else ["--timeout", seconds]
+        return [*self.options(), *limit, *["--json"] * as_json]
+
     def _address(self) -> str:
         if self.base_url is None:
             raise InvalidInputError(
@@ -129,6 +149,20 @@ class Service:
         return AgentJobsSession(
             base_url, key, project_id=self.project_id, allow_insecure=self.allow_insecure, **settings
         )
+
+
+@asynccontextmanager
+async def _emulated_session(
+    project_id: str | None, notice: Notice, settings: dict[str, Any]
+) -> AsyncIterator[AgentJobsSession]:
+    """Start an emulator, show that by `notice`, and open a session for it; both end with the block."""
+    from agentjobs_async.testing import Emulator, RandomScripts  # noqa: PLC0415 - a web server, only where it is asked for
+
+    policy = PollPolicy(wait=lambda _: _POLL_DELAY_SECONDS)
+    async with Emulator(script=RandomScripts(), speed=_SPEED) as emulator:
+        notice(f"Emulator at {emulator.base_url}: no real agents; jobs run {_SPEED:g} times as fast.")
+        async with emulator.session(project_id=project_id or EMULATED_PROJECT, policy=policy, **settings) as session:
+            yield session
 
 
 def _warn_of_readers(file: str, notice: Notice) -> None:

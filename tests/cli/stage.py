@@ -23,7 +23,7 @@ from agentjobs_async.batch import Journal
 from agentjobs_async.batch import journal as journals
 from agentjobs_async.batch._run import tasks as run_tasks
 from agentjobs_async.batch._store import heartbeat
-from agentjobs_async.cli import emulation, job_changes
+from agentjobs_async.cli import hooks, service
 from agentjobs_async.testing import Emulator, JobScript, ReceivedRequest
 from tests.forked import Forked, run_module, run_program
 from tests.until import PATIENCE_SECONDS, until
@@ -63,12 +63,12 @@ def endless_planning() -> None:
 
 def lasting_emulator() -> None:
     """Let the jobs of `--emulator` not end before the test is done."""
-    cast("Any", emulation)._SPEED = 1e-6
+    cast("Any", service)._SPEED = 1e-6
 
 
 def impatience() -> None:
     """Let a server that does not answer be told at once."""
-    job_changes._SILENCE_SECONDS = 0.0
+    hooks._SILENCE_SECONDS = 0.0
 
 
 def hanging_lookup() -> None:

@@ -33,7 +33,7 @@ def test_beside_the_input(service: EmulatorThread, tmp_path: Path, capsys: Captu
     service.live("failed", prompt="End")
     prompted = ["--file", str(file), "--key", "id", "--prompt", "{title}", "--journal", db]
     assert main(["run", *prompted]) == 1
-    assert main(["resume", db, "--retry-failed"]) == 1
+    assert main(["resume", db, "--retry-failed"]) == 4
     rows = exported(capsys, db, "--join", str(file), "--key", "id")
     assert [(row["id"], row["outcome"], row["tries"]) for row in rows] == [
         ("7", "completed", "1"),
@@ -109,7 +109,7 @@ def test_results_as_csv(service: EmulatorThread, tmp_path: Path, capsys: Capture
         ("completed", "1"),
         ("failed", "1"),
     ]
-    assert main(["resume", db, "--retry-failed", "--out", str(out)]) == 1
+    assert main(["resume", db, "--retry-failed", "--out", str(out)]) == 4
     assert [record["tries"] for record in csv.DictReader(out.read_text().splitlines()) if record["key"] == "3"] == [
         "1",
         "2",

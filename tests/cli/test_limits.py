@@ -25,12 +25,12 @@ def test_no_rates() -> None:
     """Anything else is refused."""
     texts = ["", "100", "0/h", "-1/h", "1/week", "x/h", "1.5/s", "100/h/", "100/h/each", "٣/h", "9" * 30 + "/h"]
     texts += ["1/h/all/all", "1/h/burst/", "1/burst"]
-    assert taken(dict.fromkeys(texts, "--create-rate"), rate_of) == {}
+    assert taken(dict.fromkeys(texts, "is no rate: write"), rate_of) == {}
 
 
 def test_times() -> None:
     """A time is a number of seconds, minutes, hours or days; anything else is refused."""
     times = {"90s": 90, "1.5h": 5400, "2d": 172_800, "30m": 1800}
-    assert unexpected(times, lambda text: duration_of("--for", text)) == {}
+    assert unexpected(times, lambda text: duration_of(text).seconds) == {}
     texts = ["", "5", "0h", "-1h", "1w", "1h30m", "nan", "1e3s"]
-    assert taken(dict.fromkeys(texts, "--for"), lambda text: duration_of("--for", text)) == {}
+    assert taken(dict.fromkeys(texts, "is no time such as"), duration_of) == {}

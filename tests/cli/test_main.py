@@ -6,7 +6,8 @@ from typing import NoReturn
 import pytest
 
 from agentjobs_async.__main__ import main
-from agentjobs_async.cli import commands, tasks
+from agentjobs_async.cli import main as command_line
+from agentjobs_async.cli._input import tasks
 from tests.cli.checks import Captured
 from tests.cli.stage import Child
 
@@ -60,7 +61,7 @@ def test_missing_libraries(tmp_path: Path) -> None:
 
 def test_another_module_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     """A missing module that is none of the extra's is not blamed on the extra."""
-    monkeypatch.setitem(sys.modules, "agentjobs_async.cli.commands", None)
+    monkeypatch.setitem(sys.modules, "agentjobs_async.cli.main", None)
     with pytest.raises(ModuleNotFoundError):
         main(["run"])
 
@@ -73,7 +74,7 @@ def test_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(tasks, "read_text", interrupted)
     assert main(["run", "--file", "-"]) == 130
-    monkeypatch.setattr(commands, "run_command", interrupted)
+    monkeypatch.setattr(command_line, "run_command", interrupted)
     assert main(["run"]) == 130
 
 

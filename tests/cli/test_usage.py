@@ -39,27 +39,27 @@ WRONG = {
     "run --file pages.csv --key nr --prompt {title}": "no column or field 'nr'",
     "run --file pages.csv --input-format lines --prompt {title}": "need columns or fields",
     # numbers and times
-    "run --max-active 0 x": "0 is not in the range",
-    f"run --limit {10**20} x": "--limit must be at most 1,000,000,000",
-    f"run --max-failures {10**20} x": "--max-failures must be at most 1,000,000,000",
-    "run --timeout soon x": "--timeout: soon is not a finite number of seconds above 0, or none",
-    "run --timeout nan x": "--timeout: nan is not",
-    "wait --timeout inf x": "--timeout: inf is not",
-    "create --timeout none x": "--timeout: none is not a finite number of seconds above 0\n",
-    "get --timeout -1 x": "--timeout: -1 is not",
-    "run --unknown-for -1 x": "--unknown-for: -1 is not a finite number of seconds from 0 on, or none without end",
-    "worker postgresql://h/d --unknown-for soon": "--unknown-for: soon is not",
+    "run --max-active 0 x": "'--max-active': 0 is no whole number from 1 to 1,000,000,000",
+    f"run --limit {10**20} x": "'--limit': 100000000000000000000 is no whole number",
+    f"run --max-failures {10**20} x": "'--max-failures': 100000000000000000000 is no",
+    "run --timeout soon x": "'--timeout': soon is not a finite number of seconds above 0, or none",
+    "run --timeout nan x": "'--timeout': nan is not",
+    "wait --timeout inf x": "'--timeout': inf is not",
+    "create --timeout none x": "'--timeout': none is not a finite number of seconds above 0\n",
+    "get --timeout -1 x": "'--timeout': -1 is not",
+    "run --unknown-for -1 x": "'--unknown-for': -1 is not a finite number of seconds from 0 on, or none without end",
+    "worker postgresql://h/d --unknown-for soon": "'--unknown-for': soon is not",
     "run --for soon x": "--for",
-    "run --create-rate soon x": "--create-rate: soon is neither",
+    "run --create-rate soon x": "'--create-rate': soon is no rate: write a count",
     "run --journal x.db --create-rate '' x": "'--create-rate': it is empty; is a variable unset?",
-    "submit x --journal postgresql://h/d --max-active 0": "--max-active: 0 is neither",
-    "submit x --journal postgresql://h/d --max-active many": "--max-active: many is neither",
-    "submit x --journal postgresql://h/d --polls-per-second 0": "--polls-per-second: 0 is",
-    "submit x --journal postgresql://h/d --create-rate soon": "--create-rate: soon is neither",
+    "submit x --journal postgresql://h/d --max-active 0": "0 is no whole number from 1 to 1,000,000,000, nor none for",
+    "submit x --journal postgresql://h/d --max-active many": "'--max-active': many is no",
+    "submit x --journal postgresql://h/d --polls-per-second 0": "'--polls-per-second': 0 is neither",
+    "submit x --journal postgresql://h/d --create-rate soon": "'--create-rate': soon is no rate",
     "emulator --speed nan": "'--speed': nan is no finite number.",
     "emulator --speed inf": "'--speed': inf is no finite number.",
     **{f"emulator --fail {share}": "'--fail'" for share in ("5", "101%", "-1%", "nan%", "many%")},
-    "emulator --fault tsunami": "--fault: no such fault: tsunami",
+    "emulator --fault tsunami": "'--fault': no such fault: tsunami",
     # the service
     "run --project '' x": "'--project': it is empty; is a variable unset?",
     "run --emulator --base-url http://127.0.0.1:1 x": "--emulator brings its own address and key",
@@ -79,7 +79,11 @@ WRONG = {
     "worker": "give the journal: agentjobs worker ",
     "resolve --abandon": "give the journal: agentjobs resolve FILE KEY",
     "resolve run.db --abandon": "give the journal and the KEY of one item",
-    "resolve key --journal none.db": "give either --job ID or --send-again",
+    "resolve key --journal run.db": "give either --job ID or --send-again",
+    "resolve key --journal run.db --job abandon": "--job names a job: say --abandon",
+    "resolve key --journal none.db": "there is no journal none.db",
+    "run --max-tries 3 x": "--max-tries is the bound of --retry-failed: give both",
+    "resume run.db --retry-failed --max-tries 1": "'--max-tries': 1 is not in the range",
     "resume --journal none.db": "there is no journal none.db",
     "status --journal none.db": "there is no journal none.db",
     "serve none.db": "there is no journal none.db",
@@ -115,7 +119,8 @@ def test_wrong_usage(
 ) -> None:
     """Wrong usage ends with 2 and is told on standard error, printable and without a key; nothing is sent or made."""
     monkeypatch.chdir(tmp_path)
-    Path("empty").touch()
+    for name in ("empty", "run.db"):
+        Path(name).touch()
     Path("binary").write_bytes(b"ab\xff")
     Path("wide").write_bytes("Fix it\n".encode("utf-16-le"))
     Path("pages.csv").write_text("id,title\n1,a\n")
@@ -123,7 +128,7 @@ def test_wrong_usage(
     assert {command: error for command, error in told.items() if WRONG[command] not in error} == {}
     assert [error for error in told.values() if SECRET in error] == []
     assert service.emulator.requests == ()
-    assert {path.name for path in tmp_path.iterdir()} == {"empty", "binary", "wide", "pages.csv"}
+    assert {path.name for path in tmp_path.iterdir()} == {"empty", "run.db", "binary", "wide", "pages.csv"}
     assert not state_directory.exists()
 
 

@@ -1,10 +1,9 @@
 """The display of a run: the live view on a terminal, and one line for each item that ends."""
 
 import asyncio
-import logging
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from typing import Final, Protocol
 
 from agentjobs_async import AgentJobsError, CreateOutcomeUnknownError, Hook, JournalError, NotSentError
@@ -26,7 +25,7 @@ from agentjobs_async.cli.estimates import (
 )
 from agentjobs_async.cli.item_changes import ItemChanges
 from agentjobs_async.cli.item_results import run_result
-from agentjobs_async.cli.options import DEFAULT_ACTIVE
+from agentjobs_async.cli.limits import DEFAULT_ACTIVE
 from agentjobs_async.cli.out import Out
 from agentjobs_async.cli.outcomes import Result
 
@@ -195,25 +194,3 @@ class RunDisplay:
         if self._limit is None or self._planned_at_first is None:
             return planned
         return max(min(planned, self._limit - (self._planned_at_first - planned)), 0)
-
-
-class UnrecordedIds(logging.Handler):
-    """Shows the ids that the journal could not record, because nothing else keeps them."""
-
-    def __init__(self, screen: Screen) -> None:
-        super().__init__(logging.CRITICAL)
-        self._screen = screen
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Show the message of a record."""
-        self._screen.notice(("Error: ", "bold red"), record.getMessage())
-
-    @contextmanager
-    def shown(self) -> Iterator[None]:
-        """Show the critical records of the batch while the block runs."""
-        logger = logging.getLogger("agentjobs_async.batch")
-        logger.addHandler(self)
-        try:
-            yield
-        finally:
-            logger.removeHandler(self)

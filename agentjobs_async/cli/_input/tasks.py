@@ -1,0 +1,234 @@
+"""The items of a batch, from prompts and from the records of an input."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from string import Formatter
+from typing import Any, Final, Self
+
+from attrs import field, frozen
+
+from agentjobs_async import InvalidInputError
+from agentjobs_async._text import one_line
+from agentjobs_async._validation import checked_prompt
+from agentjobs_async.batch import BatchItem
+from agentjobs_async.cli._input.records import Record, read_text, records_of, table_format
+from agentjobs_async.cli._output.screen import Screen
+
+_NAMES: Final = frozenset({"key", "prompt", "project"})
+_SHOWN: Final = 60  # characters of what was typed, in a message
+_MOST_REPEATS: Final = 10  # shown in one line
+
+
+@frozen
+class Refusal:
+    """A task that is not sent.
+
+    Attributes:
+        name: Its key, or its place in the input.
+        reason: Why.
+        key: Its key; `None` without one.
+    """
+
+    name: str
+    reason: str
+    key: str | None = field(default=None, kw_only=True, eq=False)
+
+    @property
+    def words(self) -> str:
+        """Why, and where it is unless its key says that."""
+        return self.reason if self.key is not None else f"{self.name}: {self.reason}"
+
+
+@frozen
+class Tasks:
+    """The tasks that were read.
+
+    Attributes:
+        items: The items; all keys differ.
+        refusals: The tasks that are not sent.
+        repeats: The keys of items whose prompt and project an earlier item has as well.
+        lone_words: The prompts that are arguments of one word each, which forgotten quotes look like; 0 unless there
+            are several, and no longer ones.
+    """
+
+    items: tuple[BatchItem, ...]
+    refusals: tuple[Refusal, ...]
+    repeats: tuple[str, ...] = ()
+    lone_words: int = 0
+
+
+@frozen
+class Template:
+    """The template of a prompt, such as `Document {title}: {body}`, filled from the fields of a record.
+
+    Attributes:
+        pieces: Pieces of text, each followed by the field of this name; `None` for no field.
+    """
+
+    pieces: tuple[tuple[str, str | None], ...]
+
+    @classmethod
+    def of(cls, text: str) -> Self:
+        """Read a template: `{name}` stands for the field of this name, `{{` and `}}` for braces.
+
+        Raises:
+            InvalidInputError: A brace is not closed, a name is empty or has a format, or there is no name at all.
+        """
+        try:
+            parsed = list(Formatter().parse(text))
+        except ValueError as error:
+            defect = str(error)
+        else:
+            defect = ""
+            if any(name == "" or spec or conversion for _, name, spec, conversion in parsed):
+                defect = "only {name} is possible, without a format"
+            elif all(name is None for _, name, _, _ in parsed):
+                defect = "it names no column or field, so that all prompts would be the same"
+        if defect:
+            raise InvalidInputError(f"--prompt: {defect}; write it like 'Document {{title}}', and {{{{ for a brace")
+        return cls(tuple((literal, name) for literal, name, _, _ in parsed))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The fields that it needs."""
+        return tuple(name for _, name in self.pieces if name is not None)
+
+    def filled(self, fields: Mapping[str, Any]) -> str:
+        """Return the prompt of a record that has all of the fields."""
+        return "".join(literal + ("" if name is None else text_of(fields[name])) for literal, name in self.pieces)
+
+
+def text_of(value: object) -> str:
+    """Return the text of a field: a text as it is, anything else as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def tasks_of(
+    prompts: Sequence[str],
+    *,
+    file: str | None = None,
+    form: str | None = None,
+    key: str | None = None,
+    template: str | None = None,
+) -> Tasks:
+    """Return the tasks of the prompts, then those of the records of the input.
+
+    The default key is the place: 1 for the first task. Of two tasks with one key the second is refused.
+
+    Args:
+        prompts: The prompts among the arguments.
+        file: The input; `-` is standard input; `None` for none.
+        form: Its format; `None` goes by the suffix and the first line.
+        key: The field that is the key; `None` for the default key.
+        template: The template of the prompt; `None` takes the field `prompt`, or the whole line.
+
+    Raises:
+        InvalidInputError: There is no task, a prompt cannot be sent, or the input cannot be read as a whole.
+    """
+    arguments = [Record(f"prompt {number}", prompt) for number, prompt in enumerate(checked_prompts(prompts), 1)]
+    filled = None if template is None else Template.of(template)
+    if key is not None and filled is None:
+        raise InvalidInputError("--key needs --prompt, such as --prompt 'Document {title}'")
+    records = [*arguments, *_records(file, form, key, filled, beside_prompts=bool(prompts))]
+    if not records:
+        raise InvalidInputError("there is no prompt: give PROMPT..., or --file with one prompt per line")
+    items: dict[str, BatchItem] = {}
+    refusals: list[Refusal] = []
+    for number, record in enumerate(records, 1):
+        task = _task(record, str(number), key, filled)
+        if isinstance(task, str):
+            refusals.append(Refusal(record.place, task))
+        elif task.key in items:
+            refusals.append(Refusal(task.key, "the key came before in this file", key=task.key))
+        else:
+            items[task.key] = task
+    lone_words = len(prompts) * (len(prompts) > 1 and not any(" " in prompt for prompt in prompts))
+    return Tasks(tuple(items.values()), tuple(refusals), tuple(_repeats(items.values())), lone_words)
+
+
+def checked_prompts(prompts: Sequence[str]) -> Sequence[str]:
+    """Return `prompts` unchanged.
+
+    Raises:
+        InvalidInputError: One is blank, is `-`, or is not valid text.
+    """
+    for number, prompt in enumerate(prompts, 1):
+        if prompt == "-":
+            raise InvalidInputError("- is no prompt: for prompts from standard input say --file -")
+        checked_prompt(f"prompt {number}" if len(prompts) > 1 else "the prompt", prompt)
+    return prompts
+
+
+def _records(
+    file: str | None, form: str | None, key: str | None, template: Template | None, *, beside_prompts: bool
+) -> list[Record]:
+    if file is None:
+        if template is not None or form is not None:
+            raise InvalidInputError("--prompt, --key and --input-format need --file, with - for standard input")
+        return []
+    text = read_text(file)
+    named = form or ("lines" if beside_prompts and template is None else None)
+    records = records_of(file, text, table_format(file, text, named, has_template=template is not None))
+    if template is not None:
+        _check_names(records, [*template.names, *([] if key is None else [key])])
+    return records
+
+
+def _check_names(records: Sequence[Record], wanted: Sequence[str]) -> None:
+    names = dict.fromkeys(name for record in records if isinstance(record.fields, Mapping) for name in record.fields)
+    for name in wanted:
+        if names and name not in names:
+            there = one_line(", ".join(names), 200)
+            raise InvalidInputError(f"--file has no column or field {one_line(name, _SHOWN)!r}; it has {there}")
+
+
+def _repeats(items: Iterable[BatchItem]) -> Iterator[str]:
+    known: set[tuple[str, str | None]] = set()
+    for item in items:
+        if (item.prompt, item.project_id) in known and item.prompt.strip():  # blank ones are refused
+            yield item.key
+        known.add((item.prompt, item.project_id))
+
+
+def _task(record: Record, default_key: str, key: str | None, template: Template | None) -> BatchItem | str:
+    """Return the item of a record, or why there is none."""
+    fields = record.fields
+    if record.defect or fields is None:
+        return record.defect
+    if isinstance(fields, str):
+        return BatchItem(default_key, fields)
+    return _item(fields, default_key) if template is None else _filled(fields, default_key, key, template)
+
+
+def _filled(fields: Mapping[str, Any], default_key: str, key: str | None, template: Template) -> BatchItem | str:
+    used = [*template.names, *([] if key is None else [key])]
+    for name in used:
+        if fields.get(name) is None:
+            return f"it has no {one_line(name, _SHOWN)!r}"
+    found = default_key if key is None else text_of(fields[key]).strip()
+    context = {name: value for name, value in fields.items() if name not in used}
+    return BatchItem(found, template.filled(fields), context=context or None) if found else "its key is empty"
+
+
+def _item(document: Mapping[str, Any], default_key: str) -> BatchItem | str:
+    if not isinstance(document.get("prompt"), str):
+        return "it is no JSON object with a prompt"
+    if foreign := sorted(set(document) - _NAMES):
+        return f"{one_line(foreign[0], _SHOWN)!r} is none of key, prompt and project"
+    key, project = document.get("key", default_key), document.get("project")
+    key = str(key) if isinstance(key, int) and not isinstance(key, bool) else key
+    if not isinstance(key, str) or not (project is None or isinstance(project, str)):
+        return "its key or project is no text"
+    return BatchItem(key, document["prompt"], project) if key else "its key is empty"
+
+
+def show_refusal(screen: Screen, refusal: Refusal) -> None:
+    """Show a task that is not sent, and why."""
+    screen.notice(f"{refusal.name} ", ("refused", "bold red"), f": {refusal.reason}")
+
+
+def show_repeats(screen: Screen, tasks: Tasks) -> None:
+    """Show which prompts occurred before; they are sent all the same."""
+    if tasks.repeats:
+        shown = ", ".join(tasks.repeats[:_MOST_REPEATS]) + ", …" * (len(tasks.repeats) > _MOST_REPEATS)
+        screen.notice(f"The same prompt as an earlier item ({len(tasks.repeats)}): {shown}")

@@ -1,0 +1,156 @@
+"""Help pages for terminals of any width, and what they say of exit codes and of JSON."""
+
+import re
+import shutil
+import textwrap
+from collections.abc import Callable, Iterable
+from inspect import cleandoc
+from typing import Any, Final
+
+import click
+
+from agentjobs_async.cli._output.files import check_file
+from agentjobs_async.cli.options import WRITTEN_FILE, journal_files
+from agentjobs_async.cli.wrapping import wrapped
+
+__all__ = ["ALL_COMPLETED", "RUN_PAGE", "WAIT_PAGE", "Context", "command", "exit_codes", "journal_exit_codes"]
+
+_WIDEST_HELP: Final = 80  # columns
+_NARROW: Final = 58  # columns below which an option's help does not fit beside it
+
+_EXIT_CODES: Final = """\b
+Exit codes:
+  0    {success}
+  1    some failed, were archived, or were refused by the service
+  2    wrong usage, nothing was sent
+  3    the API key was refused
+  4    some are unfinished (timed out, unreadable), unknown, or were not sent
+  130  stopped by Ctrl-C; 143 by SIGTERM; the jobs continue remotely
+  141  the reader of the output has left, as after | head
+If several apply: 3, then 4, then 1.
+"""
+_JOURNAL_EXIT_CODES: Final = """\b
+Exit codes:
+{ended}  2    wrong usage, nothing was changed
+  4    the journal can't be read or written
+  130  stopped by Ctrl-C; 143 by SIGTERM
+  141  the reader of the output has left, as after | head
+"""
+_JSON_LINES: Final = """\b
+With --json each line of output is one JSON object:
+{created}  status   number key job status           when first seen, and on each change
+  trouble  job error                       it can't be read for the time being
+  ended    number key job status prompt outcome pr_link error
+  summary  outcomes exit_code              the last line
+
+Its name is in "event"; an outcome is one of completed, failed, archived,
+rejected, not_sent, unknown, timed_out, unfinished, abandoned.
+"""
+_ITEM_LINES: Final = """
+The number of an item is its place in the journal; the summary counts all
+items of the journal. An ended line has a "context" if its item has one: the
+fields of its record that are neither key nor part of the prompt. An item
+that is refused before it is planned has an ended line with number null.
+--out gets the ended lines, each end of an item exactly once.
+"""
+
+
+def exit_codes(success: str) -> str:
+    """Return what the help of a command that asks the service says of its exit codes; `success` is when it is 0."""
+    return _EXIT_CODES.format(success=success)
+
+
+def journal_exit_codes(success: str | None, refused: str | None = None) -> str:
+    """Return what the help of a command that asks nothing of the service says of its exit codes.
+
+    Args:
+        success: When it is 0; `None` for never.
+        refused: When it is 1; `None` for never.
+    """
+    ended = (f"  {code}    {when}\n" for code, when in enumerate((success, refused)) if when is not None)
+    return _JOURNAL_EXIT_CODES.format(ended="".join(ended))
+
+
+ALL_COMPLETED: Final = exit_codes("all completed, but for what was abandoned")
+RUN_PAGE: Final = "\n".join(
+    (_JSON_LINES.format(created="  created  number key job status prompt\n"), _ITEM_LINES, ALL_COMPLETED)
+)
+"""What the pages of `run` and `resume` end with."""
+WAIT_PAGE: Final = f"{_JSON_LINES.format(created='')}\n{ALL_COMPLETED}"
+
+
+def command(name: str, page: str, example: str) -> Callable[[Callable[..., int]], click.Command]:
+    """Return a decorator that makes a command, whose help page fits the terminal.
+
+    Args:
+        name: Its name.
+        page: What follows the options on its help page.
+        example: The last line of the page: a command that is valid as it stands.
+    """
+    return click.command(name, cls=_Command, epilog=f"{page}\n\b\nExample:\n  {example}")
+
+
+class _Formatter(click.HelpFormatter):
+    """Fits the terminal; click's own needs at least 50 columns."""
+
+    def __init__(self, indent_increment: int = 2, width: int | None = None, max_width: int | None = None) -> None:
+        columns = min(shutil.get_terminal_size().columns, max_width or _WIDEST_HELP)
+        super().__init__(indent_increment, columns - 2 if width is None else width, max_width)
+
+    def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
+        fitting = [(self._term(term), words) for term, words in rows]
+        is_narrow = self.width < _NARROW
+        widest = 0 if is_narrow else min(max(len(term) for term, _ in fitting), col_max)
+        indent = self.current_indent + widest + col_spacing
+        for term, words in fitting:
+            lines = _lines(words, self.width, indent)
+            head = f"{' ' * self.current_indent}{term}"
+            if lines and len(term) <= widest:
+                head = f"{head:<{indent}}{lines.pop(0).lstrip()}"
+            self.write("".join(f"{line}\n" for line in (head, *lines)))
+
+    def _term(self, term: str) -> str:
+        """Return an option with its value in lines that fit: a choice is broken between its words."""
+        if len(term) <= self.width - self.current_indent:
+            return term
+        apart = term.replace(" [", "  [").replace("|", "| ")  # as cells and words that `wrapped` may break between
+        return wrapped(apart, self.width, indent=self.current_indent).replace("| ", "|").lstrip().replace("  [", " [")
+
+    def write_text(self, text: str) -> None:
+        for number, block in enumerate(re.split(r"\n\s*\n", cleandoc(text))):
+            lines = block.splitlines()
+            self.write("\n" * (number > 0))
+            for line in lines[1:] if lines[0].strip() == "\b" else [" ".join(lines)]:
+                self.write(f"{wrapped(line, self.width, indent=self.current_indent)}\n")
+
+
+def _lines(text: str, columns: int, indent: int) -> list[str]:
+    """Return words as lines of so many columns; none of them, such as the name of an option, is torn."""
+    blanks = " " * indent
+    return textwrap.wrap(
+        text,
+        columns,
+        initial_indent=blanks,
+        subsequent_indent=blanks,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+class Context(click.Context):
+    """The context of a command whose help page fits the terminal."""
+
+    formatter_class = _Formatter
+
+
+class _Command(click.Command):
+    context_class = Context
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; no file that an option names to be written is the journal, which comes first or by name."""
+        journal = ctx.params.get("place") or ctx.params.get("journal")
+        for parameter in self.params:
+            file = ctx.params.get(parameter.name or "")
+            if parameter.type is WRITTEN_FILE and file is not None:
+                check_file(parameter.opts[0], file, () if journal is None else journal_files(journal))
+        return super().invoke(ctx)

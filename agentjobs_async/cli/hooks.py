@@ -1,0 +1,119 @@
+"""Hooks of the command line: the jobs that have not ended, what happens to them, and whether the server answers."""
+
+import asyncio
+from collections.abc import Callable
+
+from agentjobs_async import (
+    AgentJob,
+    CreateFailed,
+    Event,
+    JobCreated,
+    JobPolled,
+    JobRef,
+    NotFoundError,
+    PollFailed,
+    ResponseError,
+    WaitEnded,
+    WaitStarted,
+)
+from agentjobs_async.cli.documents import Change
+from agentjobs_async.cli.outcomes import described
+
+__all__ = ["JobChanges", "OpenJobs", "SilenceHook"]
+
+_SILENCE_SECONDS = 4.0  # longer than a healthy service takes for its first answer
+_FAILURES_TOLD = 2  # one failed poll alone is often over when it is read
+
+
+class JobChanges:
+    """A hook that reports each create, each change of a status, and each job whose polls fail twice in a row.
+
+    Args:
+        on_change: Called with each change, which does not name the item.
+    """
+
+    def __init__(self, on_change: Callable[[Change], object]) -> None:
+        self._on_change = on_change
+        self._jobs: dict[JobRef, AgentJob] = {}
+        self._failures: dict[JobRef, int] = {}
+
+    def __call__(self, event: Event, /) -> None:
+        """Report a change."""
+        match event:
+            case JobCreated(job):
+                self._changed("created", job)
+            case JobPolled(job):
+                self._polled(job)
+            case PollFailed(ref, Exception() as error):
+                self._failures[ref] = self._failures.get(ref, 0) + 1
+                if self._failures[ref] == _FAILURES_TOLD:
+                    self._on_change(Change("trouble", ref, error=described(error)))
+            case WaitEnded(ref):
+                self._failures.pop(ref, None)
+
+    def last_job(self, ref: JobRef) -> AgentJob | None:
+        """Return a job as it was last seen; `None` if it was not."""
+        return self._jobs.get(ref)
+
+    def forget(self, ref: JobRef) -> None:
+        """Drop what is known of a job that has ended."""
+        self._jobs.pop(ref, None)
+        self._failures.pop(ref, None)
+
+    def _polled(self, job: AgentJob) -> None:
+        self._failures.pop(job.ref, None)
+        known = self._jobs.get(job.ref)
+        if known is None or known.status != job.status:
+            self._changed("status", job)
+        else:
+            self._jobs[job.ref] = job
+
+    def _changed(self, event: str, job: AgentJob) -> None:
+        self._jobs[job.ref] = job
+        self._on_change(Change(event, job.ref, job))
+
+
+class SilenceHook:
+    """A hook that calls `notice` once when the server has not answered anything for 4 s from the start on.
+
+    Creates that cannot be sent are tried again and again, and no other line would tell.
+    """
+
+    def __init__(self, notice: Callable[[], None]) -> None:
+        self._timer = asyncio.get_running_loop().call_later(_SILENCE_SECONDS, notice)
+
+    def __call__(self, event: Event, /) -> None:
+        """Record an answer."""
+        match event:
+            case JobCreated() | JobPolled() | CreateFailed(error=ResponseError()) | PollFailed(error=ResponseError()):
+                self._timer.cancel()
+
+
+class OpenJobs:
+    """A hook that keeps the jobs that this run created or waited for, until they are seen to end."""
+
+    def __init__(self) -> None:
+        self._recorded: dict[JobRef, bool] = {}
+
+    def __call__(self, event: Event, /) -> None:
+        """Keep a job, or drop it."""
+        match event:
+            case JobCreated(job):
+                self._recorded[job.ref] = False
+            case WaitStarted(ref):  # a batch waits only for jobs that its journal has
+                self._recorded[ref] = True
+            case JobPolled(job) if job.is_terminal:
+                self._recorded.pop(job.ref, None)
+            case WaitEnded(ref, job, error):
+                if (job is not None and job.is_terminal) or isinstance(error, NotFoundError):
+                    self._recorded.pop(ref, None)
+
+    @property
+    def all(self) -> list[JobRef]:
+        """All open jobs."""
+        return list(self._recorded)
+
+    @property
+    def unrecorded(self) -> list[JobRef]:
+        """The open jobs that the journal may not have."""
+        return [ref for ref, recorded in self._recorded.items() if not recorded]

@@ -1,0 +1,271 @@
+"""The commands that need no journal: `create`, `get` and `wait`."""
+
+import asyncio
+import os
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import click
+from attrs import evolve
+
+from agentjobs_async import (
+    AgentJob,
+    AgentJobsSession,
+    AuthError,
+    Estimate,
+    HttpTimeouts,
+    JobRef,
+    JobSource,
+    JournalError,
+    NotFoundError,
+    SessionClosedError,
+    WaitTimeoutError,
+    batch,
+)
+from agentjobs_async._text import shown_status
+from agentjobs_async.cli._input.tasks import checked_prompts
+from agentjobs_async.cli._output.columns import shortened
+from agentjobs_async.cli._output.hints import show_jobs
+from agentjobs_async.cli._output.moments import ends_in
+from agentjobs_async.cli._output.reports import JobLines, JsonLines, Report
+from agentjobs_async.cli._output.screen import Screen, Styled, styled_status
+from agentjobs_async.cli.documents import Change, job_document
+from agentjobs_async.cli.help import WAIT_PAGE, command, exit_codes
+from agentjobs_async.cli.hooks import JobChanges, SilenceHook
+from agentjobs_async.cli.options import JSON_OPTION, journal_option, service_options, timeout_option
+from agentjobs_async.cli.outcomes import ExitCode, Outcome, Result, described, exit_code
+from agentjobs_async.cli.process import Context, run_action
+from agentjobs_async.cli.service import DEFAULT_TIMEOUT, Service
+
+__all__ = ["create", "get", "wait"]
+
+_LOOK_SECONDS: Final = 5.0  # a database that is gone does not hold up a wait that can do without it
+
+
+@command("create", exit_codes("the job was created"), "agentjobs create 'Document the v2 endpoints'")
+@click.argument("prompt")
+@timeout_option(120.0, "Give up after this long, retries included.")
+@service_options()
+@JSON_OPTION
+def create(prompt: str, service: Service, timeout: float, *, as_json: bool) -> int:
+    """Create a job for PROMPT and print its token project/job, without waiting for it."""
+    (checked,) = checked_prompts((prompt,))
+    return run_action(lambda context: _create(context, service, checked, timeout, as_json=as_json))
+
+
+async def _create(context: Context, service: Service, prompt: str, seconds: float, *, as_json: bool) -> int:
+    words = f"No answer from {service.creating().base_url} so far; still trying."
+    silence = SilenceHook(lambda: context.screen.notice(words))
+    async with service.session(context.screen.notice, hooks=[silence]) as session:
+        creating = session.create_job(prompt, timeout=seconds)
+        job = await context.interruption.run_until_stop(creating, session.aclose)
+    token = job.ref.to_token()
+    if as_json:
+        context.screen.json_lines([job_document(job)])
+    else:
+        context.screen.raw_line(token)
+    if context.interruption.exit_code is not None:
+        context.screen.notice(f"The job was created: {token}")
+    return ExitCode.COMPLETED
+
+
+@command("get", exit_codes("the job was read"), "agentjobs get docs/job_1")
+@click.argument("job")
+@timeout_option(30.0, "For the response.")
+@service_options()
+@JSON_OPTION
+def get(job: str, service: Service, timeout: float, *, as_json: bool) -> int:
+    """Read JOB once: a token project/job, or the id of a job in --project.
+
+    The exit code is 0 when it could be read, whatever its status.
+    """
+    return run_action(lambda context: _get(context, service, job, timeout, as_json=as_json))
+
+
+async def _get(context: Context, service: Service, job: str, seconds: float, *, as_json: bool) -> int:
+    ref = service.ref(job)
+    timeouts = HttpTimeouts(connect=min(seconds, HttpTimeouts().connect), request=seconds)
+    async with service.session(context.screen.notice, timeouts=timeouts) as session:
+        found = await context.interruption.run_until_stop(session.get_job(ref), session.aclose)
+    if as_json:
+        context.screen.json_lines([job_document(found)])
+    else:
+        _show(context.screen, found)
+    return ExitCode.COMPLETED
+
+
+def _show(screen: Screen, job: AgentJob) -> None:
+    source = job.source or JobSource()
+    moments = {"created": job.created_at, "archived": job.archived_at}
+    rows: dict[str, str | None] = {
+        "pull request": job.pr_link,
+        "repository": source.repository,
+        "ref": source.ref,
+        "model": job.model,
+        **{name: None if moment is None else f"{moment:%Y-%m-%d %H:%M:%S} UTC" for name, moment in moments.items()},
+    }
+    screen.line(f"{'job':<14}{job.ref.to_token()}")
+    screen.line(f"{'status':<14}", styled_status(shown_status(job.status)))
+    for name, value in rows.items():
+        screen.line(f"{name:<14}{value or '-'}")
+
+
+@command("wait", WAIT_PAGE, "agentjobs wait docs/job_1 --timeout 600")
+@click.argument("jobs", metavar="JOB...", nargs=-1, required=True)
+@journal_option(
+    "Its ended jobs tell how long such jobs take: when each JOB will end, and when to poll it.", required=False
+)
+@timeout_option(DEFAULT_TIMEOUT, "For each job; none waits for ever.", endless="to wait for ever")
+@service_options()
+@JSON_OPTION
+def wait(jobs: Sequence[str], journal: str | None, service: Service, timeout: float | None, *, as_json: bool) -> int:
+    """Wait until every JOB has ended: tokens project/job, or ids of jobs in --project.
+
+    Once 20 jobs have ended, in the journal or here, it shows when the others will.
+    """
+    return run_action(lambda context: _wait(context, service, jobs, journal, timeout, as_json=as_json))
+
+
+async def _wait(
+    context: Context,
+    service: Service,
+    jobs: Sequence[str],
+    journal: str | None,
+    seconds: float | None,
+    *,
+    as_json: bool,
+) -> int:
+    """Wait for all jobs, once for each; estimate how long they have left by the durations in `journal`."""
+    refs = list(dict.fromkeys(map(service.ref, jobs)))
+    to_wait = service.wait_options(seconds, as_json=as_json)
+    to_wait = None if to_wait is None else [*to_wait, *_journal_options(journal)]
+    screen = context.screen
+    report = JsonLines(screen) if as_json else JobLines(screen)
+    waits = _Waits(context, report, refs, seconds, to_wait)
+    async with service.session(screen.notice, hooks=[waits.changes]) as session:
+        await _learn(session, journal, screen)
+        async with screen.live_view(waits.lines):
+            await context.interruption.run_until_stop(waits.run(session), session.aclose)
+    return waits.summed_up()
+
+
+class _Waits:
+    """The waits for several jobs; the failure of one leaves the others alone."""
+
+    def __init__(
+        self,
+        context: Context,
+        report: Report,
+        refs: Sequence[JobRef],
+        timeout: float | None,
+        to_wait: Sequence[str] | None,
+    ) -> None:
+        self._context = context
+        self._report = report
+        self._timeout = timeout
+        self._to_wait = to_wait
+        self._numbers = {ref: number for number, ref in enumerate(refs, 1)}
+        self._results: dict[JobRef, Result] = {}
+        self._errors: dict[JobRef, Exception] = {}
+        self._started = time.monotonic()
+        self._session: AgentJobsSession | None = None
+        self.changes = JobChanges(self._change)
+
+    async def run(self, session: AgentJobsSession) -> None:
+        """Wait for all jobs at once."""
+        self._session = session
+        await asyncio.gather(*(self._wait(session, ref) for ref in self._numbers))
+
+    def lines(self, width: int, height: int) -> Iterator[tuple[Styled, ...]]:
+        """Return the live view: how many have ended, and if it is known, when the others will."""
+        seconds = int(time.monotonic() - self._started)
+        ended = f"{len(self._results)} of {len(self._numbers)} ended"
+        yield (shortened(f"{ended}, {seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}", width),)
+        if height > 1 and (left := self._time_left()) is not None:
+            yield (shortened(left, width),)
+
+    def summed_up(self) -> int:
+        """Show all results and the jobs that continue, and return the exit code."""
+        screen, stopped_with = self._context.screen, self._context.interruption.exit_code
+        results = sorted(self._results.values(), key=lambda result: result.number or 0)
+        outcomes = Counter(result.outcome for result in results)
+        refused = next((error for error in self._errors.values() if isinstance(error, AuthError)), None)
+        code = exit_code(outcomes, refused) if stopped_with is None else stopped_with
+        self._report.all_results(results)
+        self._report.summary(outcomes, code)
+        if stopped_with is not None:
+            screen.notice("Stopped waiting.")
+        refs = [ref for ref in self._numbers if self._continues(ref)]
+        is_in_doubt = any(self.changes.last_job(ref) is None for ref in refs)
+        show_jobs(screen, refs, self._to_wait, is_in_doubt=is_in_doubt)
+        return code
+
+    def _time_left(self) -> str | None:
+        """Return when the jobs end that were seen and have not ended, in words; `None` if that is not known."""
+        active = [job for ref in self._numbers if ref not in self._results and (job := self.changes.last_job(ref))]
+        left = self._left(active)
+        return None if left is None else ends_in(left, len(active))
+
+    def _left(self, active: Sequence[AgentJob]) -> Estimate | None:
+        if self._session is None:
+            return None
+        return self._session._time_left(job.ref for job in active)  # noqa: SLF001 - private to users
+
+    def _change(self, change: Change) -> None:
+        active = [] if change.job is None or change.job.is_terminal else [change.job]
+        self._report.change(evolve(change, number=self._numbers[change.ref], left=self._left(active)))
+
+    async def _wait(self, session: AgentJobsSession, ref: JobRef) -> None:
+        error: Exception | None = None
+        try:
+            await session.wait_for_job(ref, timeout=self._timeout)
+        except Exception as caught:  # noqa: BLE001 - whatever one job's wait raises, the others continue
+            error = self._errors[ref] = caught
+        self._results[ref] = self._result(ref, error)
+        if not isinstance(error, SessionClosedError):  # a wait that was only stopped is among all results
+            self._report.end(self._results[ref])
+
+    def _result(self, ref: JobRef, error: Exception | None) -> Result:
+        job = self.changes.last_job(ref)
+        open_outcome = Outcome.TIMED_OUT if isinstance(error, WaitTimeoutError) else Outcome.UNFINISHED
+        return Result(
+            self._numbers[ref],
+            Outcome(job.status) if job is not None and job.is_terminal else open_outcome,
+            ref=ref,
+            status=None if job is None else job.status,
+            pr_link=None if job is None else job.pr_link,
+            error=None if error is None else described(error),
+        )
+
+    def _continues(self, ref: JobRef) -> bool:
+        return self._results[ref].is_open and not isinstance(self._errors.get(ref), NotFoundError)
+
+
+def _journal_options(journal: str | None) -> list[str]:
+    """Return the options that name the same journal to another command; none where the environment names it.
+
+    Raises:
+        InvalidInputError: It is neither a path nor a URL of PostgreSQL.
+    """
+    if journal is None or journal == os.environ.get("AGENTJOBS_JOURNAL"):  # the other command reads it there, too
+        return []
+    return ["--journal", batch.Journal.open(journal, read_only=True).address]  # without the password of a URL
+
+
+async def _learn(session: AgentJobsSession, journal: str | None, screen: Screen) -> None:
+    """Start learning from the durations in a journal; without one, or if it can't be read, from those to come."""
+    if journal is not None:
+        from agentjobs_async.batch._learning import begin_learning  # noqa: PLC0415 - it loads SQLAlchemy: other waits do without
+
+        try:
+            async with asyncio.timeout(_LOOK_SECONDS), batch.Journal.open(journal, read_only=True) as opened:
+                await begin_learning(session, opened._entries, wanted=True)
+        except JournalError as error:
+            screen.notice(f"Nothing is learned from the journal: {described(error)}")
+        except TimeoutError:
+            screen.notice("Nothing is learned from the journal: it does not answer.")
+        else:
+            return
+    session.learn_from({})

@@ -1,0 +1,216 @@
+"""The commands `report` and `serve`: a journal as a page or a file; and the report of a run that ends."""
+
+import asyncio
+import ipaddress
+import os
+import sys
+from contextlib import AsyncExitStack
+from io import StringIO
+from secrets import token_urlsafe
+from socket import gethostname
+from typing import Final, Self
+
+import click
+from attrs import frozen
+
+from agentjobs_async import AgentJobsError, InvalidInputError, JournalError
+from agentjobs_async.batch import Journal
+from agentjobs_async.cli._output.files import whole_file
+from agentjobs_async.cli._output.logs import LogLines
+from agentjobs_async.cli._output.screen import Screen
+from agentjobs_async.cli._output.workflow_commands import without_commands_in_json
+from agentjobs_async.cli.help import command, journal_exit_codes
+from agentjobs_async.cli.options import PROMPTS_OPTION, TEXT, WRITTEN_FILE, journal_argument
+from agentjobs_async.cli.outcomes import ExitCode, described
+from agentjobs_async.cli.process import Context, run_action
+from agentjobs_async.report import board, board_token
+from agentjobs_async.report.html import check_installed
+from agentjobs_async.report.serving import LOOPBACK, running
+from agentjobs_async.report.writing import FORMATS, check_format, format_of, write_report
+
+__all__ = ["ReportFile", "report", "serve"]
+
+_LONGEST_SECONDS: Final = 120.0  # at the end of a run: a database that is gone does not hold it up for ever
+_ANY: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - what the user gave; and what opens it here
+
+
+@command(
+    "report",
+    journal_exit_codes("the report is written, whatever it says"),
+    "agentjobs report run.db --out report.html",
+)
+@journal_argument("The journal; a run may be using it.", "agentjobs report FILE --out report.html")
+@click.option("--out", metavar="FILE", type=WRITTEN_FILE, help="Where to write.  [default: standard output]")
+@PROMPTS_OPTION
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(FORMATS),
+    help="A page; a table; Chrome's trace events; JUnit's XML; or Markdown.  "
+    "[default: by the suffix of --out, else html]",
+)
+def report(journal: str, out: str | None, form: str | None, *, prompts: bool) -> int:
+    """Write what the journal FILE holds as a page to look at, which fetches nothing, or as a file for other programs.
+
+    The page has figures, charts and a table to search, and for each item the command that settles or retries it.
+    """
+    if out is not None:
+        file = ReportFile.of(out, form, prompts=prompts)
+        return run_action(lambda context: _write_file(context, journal, file))
+    if form in {None, "html"} and sys.stdout.isatty():
+        raise InvalidInputError("a page is not for a terminal: give --out report.html, or --format markdown")
+    return run_action(lambda context: _write_to_screen(context, journal, form or "html", prompts=prompts))
+
+
+@frozen
+class ReportFile:
+    """The file of a report, and the form of it.
+
+    Attributes:
+        file: The path of the file.
+        form: The format.
+        prompts: Whether it shows the prompts.
+    """
+
+    file: str
+    form: str
+    prompts: bool = True
+
+    @classmethod
+    def of(cls, file: str, form: str | None = None, *, prompts: bool = True) -> Self:
+        """Return the file of a report; without `form`, its suffix names the format.
+
+        Raises:
+            ModuleNotFoundError: The extra `report` is not installed, and a page needs it.
+        """
+        check_format(form or format_of(file))
+        return cls(file, form or format_of(file), prompts)
+
+    async def write(self, journal: Journal) -> None:
+        """Write the report of an open journal; what was in the file before is replaced once all is written.
+
+        Raises:
+            AgentJobsError: The file can't be written.
+            JournalError: The journal can't be read.
+        """
+        with whole_file(self.file) as stream:
+            await write_report(journal, stream, format=self.form, prompts=self.prompts)
+
+    async def write_at_the_end(self, journal: Journal, screen: Screen) -> None:
+        """Write the report of a run that ends; what goes wrong is shown, and changes nothing about the run's end."""
+        try:
+            async with asyncio.timeout(_LONGEST_SECONDS):
+                await self.write(journal)
+        except (AgentJobsError, JournalError) as error:
+            screen.notice(f"The report was not written: {described(error)}")
+        except TimeoutError:
+            screen.notice("The report was not written: the journal does not answer.")
+        else:
+            screen.notice(f"The report is in {self.file}.")
+
+
+async def _write_to_screen(context: Context, journal: str, form: str, *, prompts: bool) -> int:
+    """Write the report of a journal to standard output."""
+    text = StringIO()
+    async with Journal.open(journal, read_only=True) as opened:
+        await write_report(opened, text, format=form, prompts=prompts)
+    # An escape by `raw_text` would end the trace's being JSON.
+    told = without_commands_in_json(text.getvalue()) if form == "trace" else text.getvalue()
+    context.screen.raw_text(told)
+    return ExitCode.COMPLETED
+
+
+async def _write_file(context: Context, journal: str, file: ReportFile) -> int:
+    """Write the report of a journal to a file."""
+    async with Journal.open(journal, read_only=True) as opened:
+        await file.write(opened)
+    context.screen.notice(f"The report is in {file.file}.")
+    return ExitCode.COMPLETED
+
+
+@command("serve", journal_exit_codes(None), "agentjobs serve run.db --port 0")
+@journal_argument("The journal; a run or workers may be using it.", "agentjobs serve FILE")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=8765, show_default=True, help="0 takes any that is free."
+)
+@click.option(
+    "--host",
+    type=TEXT,
+    default="127.0.0.1",
+    show_default=True,
+    help="Address to listen on. Any but a loopback one shows nothing without the token of the printed address.",
+)
+@click.option(
+    "--allow-actions",
+    is_flag=True,
+    help="Let the page retry, resolve and abandon items, with the token of the printed address.",
+)
+@PROMPTS_OPTION
+def serve(journal: str, port: int, host: str, *, allow_actions: bool, prompts: bool) -> int:
+    """Show what the journal FILE holds as a page that follows it: changes are there within a second.
+
+    It is the page of agentjobs report. Actions are written to standard error. Other machines are better served by an
+    SSH tunnel or a proxy with TLS than by --host: plain HTTP crosses the network readable.
+    """
+    check_installed()
+    return run_action(
+        lambda context: _serve(context, journal, host, port, allow_actions=allow_actions, prompts=prompts)
+    )
+
+
+async def _serve(context: Context, journal: str, host: str, port: int, *, allow_actions: bool, prompts: bool) -> int:
+    """Serve the page of a journal until a signal stops it.
+
+    Args:
+        context: The command's output and signals.
+        journal: The file or URL.
+        host: The address to listen on.
+        port: The port; 0 chooses a free one.
+        allow_actions: Whether the page may change items.
+        prompts: Whether the page has the prompts.
+
+    Raises:
+        InvalidInputError: The address is taken, or is not one of this machine.
+        JournalError: The journal can't be read.
+    """
+    is_loopback = _is_loopback(host)
+    token = None if is_loopback else token_urlsafe()
+    hosts = LOOPBACK if is_loopback else (*LOOPBACK, host, gethostname())
+    async with AsyncExitStack() as stack:
+        opened = await stack.enter_async_context(Journal.open(journal, read_only=True))
+        app = board(opened, allow_actions=allow_actions, token=token, hosts=(*hosts, host), prompts=prompts)
+        try:
+            bound = await stack.enter_async_context(running(app, host, port))
+        except OSError as error:
+            defect = f"{host} port {port}: {_cause(error)}; give another --port (0 takes any that is free) or --host"
+        else:
+            stack.enter_context(LogLines(context.screen, "agentjobs_async.report").shown())
+            secret = f"#token={board_token(app)}" if allow_actions or token else ""
+            address = f"http://{_in_address(_ANY.get(host, host))}:{bound}/{secret}"
+            _announce(context, opened.name, address, is_loopback=is_loopback)
+            await context.interruption.stop_requested()
+            return ExitCode.COMPLETED
+    raise InvalidInputError(defect)
+
+
+def _announce(context: Context, name: str, address: str, *, is_loopback: bool) -> None:
+    context.screen.notice(f"The live page of {name}; Ctrl-C stops it.")
+    if not is_loopback:
+        context.screen.notice("Other machines reach it, unencrypted: anyone with this address can read the journal.")
+    context.screen.raw_line(address)
+
+
+def _cause(error: OSError) -> str:
+    # asyncio adds the address to the words of a system error; a name that is unknown has a number of its own.
+    return os.strerror(error.errno) if error.errno is not None and error.errno > 0 else str(error.strerror)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _in_address(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

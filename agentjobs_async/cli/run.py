@@ -1,0 +1,387 @@
+"""The commands `run` and `resume`: the items of a journal are sent and waited for, to the end."""
+
+import asyncio
+import logging
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
+from typing import Any, Final
+
+import click
+from attrs import frozen
+
+from agentjobs_async import AgentJobsSession, InvalidInputError
+from agentjobs_async.batch import Batch, BatchItem, Journal, Refusals, State, Where, run_batch
+from agentjobs_async.cli import own_journals
+from agentjobs_async.cli._input.tasks import Refusal, Tasks, show_refusal, show_repeats
+from agentjobs_async.cli._output.columns import shortened
+from agentjobs_async.cli._output.logs import LogLines
+from agentjobs_async.cli._output.progress import RunDisplay
+from agentjobs_async.cli._output.reports import ItemLines, JobLines, JsonLines
+from agentjobs_async.cli._output.screen import Screen, Styled
+from agentjobs_async.cli.documents import result_document
+from agentjobs_async.cli.ending import Ending
+from agentjobs_async.cli.help import RUN_PAGE, command
+from agentjobs_async.cli.hooks import OpenJobs, SilenceHook
+from agentjobs_async.cli.item_results import refusal_result
+from agentjobs_async.cli.limits import Duration, kept_limits
+from agentjobs_async.cli.options import (
+    COUNT,
+    CREATE_RATE,
+    JSON_OPTION,
+    MAX_ACTIVE,
+    MAX_SENDING,
+    MAX_TRIES,
+    RUN_FOR,
+    TEXT,
+    UNKNOWN_FOR,
+    WRITTEN_FILE,
+    YES_OPTION,
+    input_options,
+    joined,
+    journal_argument,
+    kept_timeout,
+    limit_options,
+    service_options,
+)
+from agentjobs_async.cli.out import Out
+from agentjobs_async.cli.outcomes import ExitCode
+from agentjobs_async.cli.plan import sending_of, show_plan, show_sending
+from agentjobs_async.cli.process import Context, run_action
+from agentjobs_async.cli.report import ReportFile
+from agentjobs_async.cli.service import Service
+from agentjobs_async.cli.wrapping import fitted
+
+__all__ = ["resume", "run"]
+
+_MOST_UNASKED: Final = 100  # creates that a terminal is not asked about
+_AT_ONCE: Final = 500  # planned in one commit; half a second at the most until it can be stopped
+_QUIET_SECONDS: Final = 5.0  # a log gets no more lines of the planning than these
+
+
+_RETRY_FAILED: Final = click.option(
+    "--retry-failed", is_flag=True, help="Try failed and rejected items again; see --max-tries."
+)
+
+
+def _tries(max_tries: int | None, *, retry_failed: bool) -> Mapping[str, Any]:
+    """Return how many tries an item may have in all, as `max_tries`: one unless it is tried again; `None` for any."""
+    if max_tries is not None and not retry_failed:
+        raise InvalidInputError("--max-tries is the bound of --retry-failed: give both")
+    return {"max_tries": max_tries if retry_failed else 1}
+
+
+def _run_options(command: Callable[..., int]) -> Any:
+    """Add the options that `run` and `resume` share."""
+    for option in reversed(
+        (
+            limit_options(
+                max_active=MAX_ACTIVE,
+                create_rate=CREATE_RATE,
+                max_sending=MAX_SENDING,
+                unknown_for=UNKNOWN_FOR,
+                timeout=kept_timeout("For each job, from its create on; none waits for ever."),
+            ),
+            click.option("--max-failures", metavar="N", type=COUNT, help="Start no more items after N failures."),
+            click.option("--limit", metavar="N", type=COUNT, help="Start at most N items."),
+            RUN_FOR,
+            joined({"retry_failed": _RETRY_FAILED, "max_tries": MAX_TRIES}, _tries),
+            click.option(
+                "--out",
+                metavar="FILE",
+                type=WRITTEN_FILE,
+                help="Append each result, and earlier ones that it lacks: as JSON Lines, or CSV by its suffix.",
+            ),
+            click.option(
+                "--report",
+                metavar="FILE",
+                type=WRITTEN_FILE,
+                help="Write a report at the end, in the format of its suffix: see agentjobs report.",
+            ),
+            click.option(
+                "--learn/--no-learn",
+                "learn",
+                default=None,
+                help="Poll at the ages at which earlier jobs ended.  [default: from 20 ended jobs of a project on]",
+            ),
+            service_options(emulator=True),
+            JSON_OPTION,
+        )
+    ):
+        command = option(command)
+    return command
+
+
+@command("run", RUN_PAGE, "agentjobs run --emulator 'Document the v2 endpoints'")
+@input_options
+@click.option("--journal", metavar="FILE|URL", type=TEXT, help="Record there what is sent and how it ends.")
+@click.option("--dry-run", is_flag=True, help="Show what would be sent, and what refused.")
+@YES_OPTION
+@_run_options
+def run(tasks: Tasks, journal: str | None, *, dry_run: bool, is_confirmed: bool, **how: Any) -> int:
+    """Create a job for each PROMPT and wait for all of them; one that fails leaves the others alone.
+
+    A line of the file is a prompt, or a JSON object with a prompt and, optionally, a key and a project. --prompt makes
+    the prompts from the columns of a table, or from the fields of JSON objects.
+
+    A journal records what was sent and how it ended, whatever ends this command. Without --journal, the run makes a
+    journal of its own, and removes it when all jobs have ended. Otherwise the journal is kept: agentjobs status lists
+    it, and agentjobs resume continues it.
+    """
+    plan = {name: how[name] for name in ("limits", "limit", "max_tries")}
+    if dry_run:
+        return run_action(lambda context: show_plan(context, tasks, journal, **plan))
+    if not is_confirmed and (code := _asked(tasks, journal, **plan)):
+        return code
+    return run_action(lambda context: _run(context, tasks, journal, **how))
+
+
+def _asked(tasks: Tasks, journal: str | None, limits: Mapping[str, Any], **what: Any) -> int:
+    """Ask whether to start what looks like a mistake or is a lot; return an exit code other than 0 for a fault.
+
+    Raises:
+        InvalidInputError: The tasks are not to be started.
+    """
+    if tasks.lone_words:  # which forgotten quotes look like
+        words = f"{tasks.lone_words} prompts of one word each would start {tasks.lone_words} agents"
+        if not _confirmed(f"{words}. Start them?"):
+            raise InvalidInputError(f"{words}: put a prompt of several words in quotes, or say --yes")
+    if not _is_asked():
+        return ExitCode.COMPLETED
+    is_large = False
+
+    async def show(context: Context) -> int:
+        nonlocal is_large
+        sending = await sending_of(tasks, journal, **what)
+        is_large = len(sending.items) > _MOST_UNASKED
+        if is_large:
+            show_sending(context.screen, tasks, sending, limits)
+        return ExitCode.COMPLETED
+
+    code = run_action(show)
+    if is_large and not _confirmed("Start them?"):
+        raise InvalidInputError("nothing was sent")
+    return code
+
+
+def _confirmed(question: str) -> bool:
+    """Ask a question on standard error and return whether the answer is yes; no without a terminal."""
+    if not _is_asked():
+        return False
+    sys.stderr.write(f"{fitted(question, sys.stderr)} [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in {"y", "yes"}
+
+
+def _is_asked() -> bool:
+    """Return whether there is a terminal to ask at."""
+    return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
+
+
+@command("resume", RUN_PAGE, "agentjobs resume run.db --retry-failed --max-tries 3")
+@journal_argument("The journal of an earlier run.", "agentjobs resume FILE; agentjobs status lists those that are left")
+@_run_options
+def resume(journal: str, **how: Any) -> int:
+    """Continue where a run stopped, with the journal FILE.
+
+    What was planned is sent, what is active is waited for. What was being sent when that run ended is unknown: it is
+    listed, and not sent again; see agentjobs resolve.
+    """
+    return run_action(lambda context: _run(context, Tasks((), ()), journal, **how))
+
+
+async def _run(
+    context: Context,
+    tasks: Tasks,
+    journal: str | None,
+    *,
+    service: Service,
+    limits: Mapping[str, Any],
+    max_tries: int | None,
+    run_for: Duration | None,
+    out: str | None,
+    report: str | None,
+    as_json: bool,
+    **settings: Any,
+) -> int:
+    """Plan the tasks and run the journal to its end; `settings` are those of `run_batch`.
+
+    The file of results, the session and the journal are opened in this order: invalid options leave no file.
+    """
+    if any(item.project_id is None for item in tasks.items):
+        service.creating()
+    screen = context.screen
+    async with AsyncExitStack() as stack:
+        stack.enter_context(LogLines(screen, "agentjobs_async.batch", level=logging.CRITICAL).shown())
+        report_file = None if report is None else ReportFile.of(report)
+        file = None if out is None else stack.enter_context(Out.opened(out))
+        is_own = journal is None or own_journals.is_own(journal)
+        lines = JsonLines(screen) if as_json else JobLines(screen) if is_own else ItemLines(screen)
+        display, jobs = RunDisplay(screen, lines, file, limit=settings["limit"]), OpenJobs()
+        silence = SilenceHook(lambda: display.show_silence(service.base_url))
+        session = await stack.enter_async_context(service.session(screen.notice, hooks=[*display.hooks, jobs, silence]))
+        place = journal or stack.enter_context(own_journals.new_journal(temporary=service.emulated))
+        opened = await stack.enter_async_context(own_journals.open_for_run(place, own=is_own))
+        timeout = (await kept_limits(screen, opened, limits)).timeout
+        to_wait = service.wait_options(timeout, as_json=as_json)
+        to_resume = _to_resume(service, settings, run_for=run_for, out=out, report=report, as_json=as_json)
+        ending = Ending(context, opened, jobs, lines, display, to_resume, to_wait, max_tries, is_own, as_json)
+        context.interruption.last_words.append(ending.last_words)
+        if report_file is not None:  # whatever ends the run, and before the journal is closed
+            stack.push_async_callback(report_file.write_at_the_end, opened, screen)
+        open_run = _Run(context, session, opened, display, file, ending, settings, run_for)
+        refusals = await open_run.plan(tasks)
+        return await open_run.to_the_end(refusals)
+
+
+def _to_resume(
+    service: Service,
+    settings: Mapping[str, Any],
+    *,
+    run_for: Duration | None,
+    out: str | None,
+    report: str | None,
+    as_json: bool,
+) -> list[str]:
+    """Return the options with which `agentjobs resume` continues in the same way; the journal keeps the limits."""
+    given = {
+        "--project": service.project_id,
+        "--max-failures": settings["max_failures"],
+        "--out": out,
+        "--report": report,
+        "--for": None if run_for is None else run_for.text,
+    }
+    named = [str(word) for pair in given.items() if pair[1] is not None for word in pair]
+    learning = {None: [], True: ["--learn"], False: ["--no-learn"]}[settings["learn"]]
+    return [*service.options(), *named, *learning, *["--json"] * as_json]
+
+
+@frozen
+class _Run:
+    """A run whose session, journal and file of results are open."""
+
+    context: Context
+    session: AgentJobsSession
+    journal: Journal
+    display: RunDisplay
+    out: Out | None
+    ending: Ending
+    settings: Mapping[str, Any]
+    run_for: Duration | None
+
+    async def plan(self, tasks: Tasks) -> list[Refusal]:
+        """Plan the tasks; show and return those that are refused."""
+        try:
+            refused = await _planned(self.context.screen, self.journal, tasks.items, keeps=not self.ending.is_own)
+        except asyncio.CancelledError:
+            if self.ending.is_own:  # nothing was sent, and the same command plans all of them again
+                own_journals.remove(self.journal.address)
+            raise
+        refusals = [*tasks.refusals, *(Refusal(item.key, str(why), key=item.key) for item, why in refused)]
+        for refusal in refusals:
+            show_refusal(self.context.screen, refusal)
+        show_repeats(self.context.screen, tasks)
+        return refusals
+
+    async def to_the_end(self, refusals: Sequence[Refusal]) -> int:
+        """Run the journal to its end, and return the exit code."""
+        if self.ending.max_tries != 1:
+            failed = Where(states=[state for state in State if state.has_failed])
+            await self.journal.retry(where=failed, max_tries=self.ending.max_tries)
+        await self._write_known(refusals)
+        fault: Exception | None = None
+        try:
+            await self._take_results()
+        except Exception as error:  # noqa: BLE001 - whatever it is, what the journal holds is shown before
+            fault = error
+        return await self.ending.show(refusals, fault)
+
+    async def _write_known(self, refusals: Sequence[Refusal]) -> None:
+        """Write the ends of earlier runs that the file does not have, and the refusals of this one."""
+        results = list(map(refusal_result, refusals))
+        if self.out is not None:
+            await self.out.read()
+            await self.out.fill(self.journal)
+            for result in results:
+                self.out.write_once(result_document(result))
+        if self.ending.as_json:  # people have read them already
+            for result in results:
+                self.ending.report.end(result)
+
+    async def _take_results(self) -> None:
+        async with AsyncExitStack() as stack:
+            if self.out is not None:
+                await stack.enter_async_context(self.out.filled_at_a_fault(self.journal))
+            batch = await stack.enter_async_context(run_batch(self.session, (), journal=self.journal, **self.settings))
+            await stack.enter_async_context(self.display.shown(batch, self.journal))
+            await self.context.interruption.run_until_stop(
+                self._show_each(batch),
+                lambda: self._stop(batch),
+                None if self.run_for is None else self.run_for.seconds,
+            )
+        may_lack = self.run_for is not None or self.context.interruption.exit_code is not None
+        if self.out is not None and may_lack:
+            await self.out.fill_soon(self.journal)
+
+    async def _show_each(self, batch: Batch) -> None:
+        async for result in batch:
+            self.display.show_result(result)
+
+    async def _stop(self, batch: Batch) -> None:
+        if self.run_for is not None and self.context.interruption.exit_code is None:
+            self.context.screen.notice(f"The time is up (--for {self.run_for.text}).")
+        sending = sum(item.state is State.SENDING for item in batch.active())
+        if sending:
+            self.context.screen.notice(
+                f"Stopping: up to 10 s for the answers of creates under way ({sending}); Ctrl-C again ends at once."
+            )
+        await batch.aclose()
+
+
+async def _planned(screen: Screen, journal: Journal, items: Sequence[BatchItem], *, keeps: bool) -> Refusals:
+    """Plan all items and return the refused ones; show the progress, in a log every 5 s.
+
+    Args:
+        screen: The screen to write to.
+        journal: The open journal.
+        items: The items to plan.
+        keeps: Whether the journal outlives a signal that stops the planning.
+
+    Raises:
+        CancelledError: A signal stopped it; the screen shows how many items are planned.
+    """
+    progress = _Progress(screen, len(items))
+    refused: Refusals = []
+    try:
+        async with screen.live_view(progress.lines):
+            for at in range(0, len(items), _AT_ONCE):
+                refused += await journal.add(items[at : at + _AT_ONCE])
+                progress.came_to(min(at + _AT_ONCE, len(items)))
+    except asyncio.CancelledError:
+        kept = f"at least {progress.words}. The same command again plans the rest and continues"
+        screen.notice(f"Nothing was sent; {kept if keeps else 'no journal is kept'}.")
+        raise
+    return refused
+
+
+class _Progress:
+    def __init__(self, screen: Screen, total: int) -> None:
+        self._screen = screen
+        self._total = total
+        self._done = 0
+        self._clock = asyncio.get_running_loop().time
+        self._last_line_at = self._clock()
+
+    @property
+    def words(self) -> str:
+        return f"{self._done:,} of {self._total:,} are planned"
+
+    def came_to(self, done: int) -> None:
+        self._done = done
+        if not self._screen.shows_live_view and self._clock() - self._last_line_at >= _QUIET_SECONDS:
+            self._last_line_at = self._clock()
+            self._screen.notice(f"{self.words} …")
+
+    def lines(self, width: int, height: int) -> Iterator[tuple[Styled, ...]]:
+        del height
+        yield (shortened(self.words, width),)

@@ -1,0 +1,152 @@
+import json
+from pathlib import Path
+
+from agentjobs_async.__main__ import main
+from agentjobs_async.batch import BatchItem
+from agentjobs_async.cli._input.tasks import Refusal, Tasks, Template, tasks_of
+from tests.cli.checks import Captured, taken
+from tests.cli.stage import EmulatorThread
+
+
+def written(directory: Path, text: str) -> str:
+    file = directory / "tasks"
+    file.write_text(text, encoding="utf-8")
+    return str(file)
+
+
+def read(prompts: list[str], file: str) -> Tasks:
+    return tasks_of(prompts, file=file)
+
+
+def test_prompts_by_their_place(tmp_path: Path) -> None:
+    """Prompts without keys are known by their place."""
+    tasks = read(["a"], written(tmp_path, "b\n\n{c\n"))
+    assert tasks.items == (BatchItem("1", "a"), BatchItem("2", "b"), BatchItem("3", "{c"))
+    assert tasks.refusals == ()
+
+
+def test_json_lines(tmp_path: Path) -> None:
+    """Lines of JSON bring keys and projects along; each bad one is refused alone."""
+    lines = [
+        '{"key": "a", "prompt": "one", "project": "web"}',
+        '{"prompt": "two"}',
+        '{"key": 7, "prompt": "three"}',
+        '{"key": "a", "prompt": "again"}',
+        "no json",
+        '["list"]',
+        '{"key": "b"}',
+        '{"key": "c", "prompt": "x", "timeout": 5}',
+        '{"key": true, "prompt": "x"}',
+        '{"key": "d", "prompt": "x", "project": 5}',
+    ]
+    tasks = read([], written(tmp_path, "\n".join(lines)))
+    assert tasks.items == (BatchItem("a", "one", "web"), BatchItem("2", "two"), BatchItem("7", "three"))
+    assert tasks.refusals == (
+        Refusal("a", "the key came before in this file"),
+        Refusal("line 5", "it is no JSON"),
+        Refusal("line 6", "it is no JSON object with a prompt"),
+        Refusal("line 7", "it is no JSON object with a prompt"),
+        Refusal("line 8", "'timeout' is none of key, prompt and project"),
+        Refusal("line 9", "its key or project is no text"),
+        Refusal("line 10", "its key or project is no text"),
+    )
+
+
+def test_refused_by_the_line_of_the_file(tmp_path: Path) -> None:
+    """An empty key, or a name twice in one object, is refused by its name and the file's own line number."""
+    lines = [
+        '{"prompt": "one"}',
+        "",
+        '{"key": "", "prompt": "x"}',
+        " ",
+        '{"key": "b", "prompt": "x", "key": "c"}',
+        '{"prompt": "last"}',
+    ]
+    tasks = read([], written(tmp_path, "\n".join(lines)))
+    assert tasks.items == (BatchItem("1", "one"), BatchItem("4", "last"))
+    assert tasks.refusals == (Refusal("line 3", "its key is empty"), Refusal("line 5", "it has 'key' twice"))
+
+
+CSV = 'id,title,body\n7,"The ""v2"" page","one,\ntwo"\n8,Index,x\n'
+DOCUMENT = "Document {title}: {body}"
+
+
+OBJECTS = ['{"id": 7, "title": "The \\"v2\\" page", "body": "one,\\ntwo"}', '{"id": 8, "title": "Index", "body": "x"}']
+
+
+def test_key_and_prompt_from_fields(tmp_path: Path) -> None:
+    """A table, JSON Lines and a JSON array bring the same items by `--key` and `--prompt`."""
+    files = {
+        "pages.csv": CSV,
+        "pages.CSV": f"\ufeff{CSV}".replace("\n", "\r\n").replace(",\r\n", ",\n"),
+        "pages.tsv": 'id\ttitle\tbody\n7\t"The ""v2"" page"\t"one,\ntwo"\n\n8\tIndex\tx\n',
+        "pages.jsonl": "\n".join(OBJECTS),
+        "pages.json": f"[{', '.join(OBJECTS)}]",
+    }
+    items = (BatchItem("7", 'Document The "v2" page: one,\ntwo'), BatchItem("8", "Document Index: x"))
+    for name, text in files.items():
+        (tmp_path / name).write_text(text, encoding="utf-8", newline="")
+    found = {name: tasks_of([], file=str(tmp_path / name), key="id", template=DOCUMENT) for name in files}
+    assert found == dict.fromkeys(files, Tasks(items, (), ()))
+
+
+def test_other_fields_are_the_context(service: EmulatorThread, tmp_path: Path, capsys: Captured, db: str) -> None:
+    """Fields that are neither key nor part of the prompt come back with the results of this run and of its journal."""
+    (tmp_path / "a.csv").write_text("id,title,owner,cost\n7,Index,Ada,\n")
+    out = tmp_path / "out.jsonl"
+    arguments = ["--file", str(tmp_path / "a.csv"), "--key", "id", "--prompt", "Document {title}", "--journal", db]
+    assert main(["run", *arguments, "--out", str(out)]) == 0
+    context = {"owner": "Ada", "cost": ""}
+    assert json.loads(out.read_text())["context"] == context
+    capsys.readouterr()
+    assert main(["status", db, "--format", "jsonl"]) == 0
+    assert json.loads(capsys.readouterr().out)["context"] == context
+    out.unlink()
+    assert main(["resume", db, "--out", str(out)]) == 0
+    assert json.loads(out.read_text())["context"] == context
+    assert service.emulator.agents_started == {"Document Index": 1}
+
+
+def test_bad_records_are_refused_alone(tmp_path: Path) -> None:
+    """A row with too few cells, without a key, with an earlier key, or without a field is refused; the others go on."""
+    (tmp_path / "a.csv").write_text("id,title\n1,a\n2\n,c\n1,d\n5,e\n")
+    tasks = tasks_of([], file=str(tmp_path / "a.csv"), key="id", template="{title}")
+    assert tasks.items == (BatchItem("1", "a"), BatchItem("5", "e"))
+    assert tasks.refusals == (
+        Refusal("line 3", "its number of cells is 1, not 2"),
+        Refusal("line 4", "its key is empty"),
+        Refusal("1", "the key came before in this file"),
+    )
+    (tmp_path / "a.jsonl").write_text('{"id": 1, "title": "a"}\n{"id": 2, "title": null}\n{"title": "c"}')
+    tasks = tasks_of([], file=str(tmp_path / "a.jsonl"), key="id", template="{title}")
+    assert tasks.items == (BatchItem("1", "a"),)
+    assert tasks.refusals == (Refusal("line 2", "it has no 'title'"), Refusal("line 3", "it has no 'id'"))
+
+
+def test_the_same_prompt_twice(tmp_path: Path) -> None:
+    """Items with the prompt and the project of an earlier one are named; another project is another item."""
+    lines = ['{"prompt": "a"}', '{"prompt": "a", "project": "web"}', '{"prompt": "b"}', '{"prompt": "a"}']
+    blank = ['{"prompt": " "}'] * 2  # refused, each by itself
+    assert read([], written(tmp_path, "\n".join(lines + blank))).repeats == ("4",)
+
+
+def test_run_of_a_table(service: EmulatorThread, tmp_path: Path, capsys: Captured) -> None:
+    """A table starts one agent for each record, and names those whose prompt occurred before."""
+    (tmp_path / "pages.csv").write_text(CSV + "9,x,x\n")
+    assert main(["run", "--file", str(tmp_path / "pages.csv"), "--key", "id", "--prompt", "Document {body}"]) == 0
+    assert "The same prompt as an earlier item (1): 9\n" in capsys.readouterr().err
+    assert service.emulator.agents_started == {"Document one,\ntwo": 1, "Document x": 2}
+
+
+def test_filled() -> None:
+    """Names in braces are replaced by fields: text as it is, anything else as JSON; a value is not read again."""
+    template = Template.of("{{x}} {title}: {the body}, {tags}!")
+    assert template.names == ("title", "the body", "tags")
+    fields = {"title": "{tags}", "the body": 7, "tags": ["é", None]}
+    assert template.filled(fields) == '{x} {tags}: 7, ["é", null]!'
+
+
+def test_no_template() -> None:
+    """A template has at least one name, and nothing but names in its braces."""
+    texts = ["{title", "title}", "{}", "{a:>5}", "{a!r}", "Fix it", "", "{{a}}"]
+    assert taken(dict.fromkeys(texts, "--prompt"), Template.of) == {}

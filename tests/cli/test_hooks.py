@@ -1,0 +1,92 @@
+import asyncio
+
+import pytest
+from attrs import evolve
+
+from agentjobs_async import (
+    AgentJob,
+    CreateFailed,
+    CreateOutcome,
+    JobCreated,
+    JobPolled,
+    NotFoundError,
+    NotSentError,
+    PollFailed,
+    RejectedError,
+    TransportError,
+    WaitEnded,
+    WaitStarted,
+)
+from agentjobs_async.cli.documents import Change
+from agentjobs_async.cli.hooks import JobChanges, OpenJobs, SilenceHook
+from tests.polled import REF
+
+JOB = AgentJob("job_1", "docs", "active")
+
+
+def test_changes() -> None:
+    """A create and each new status are reported; a change of anything else is not, but the newest job is kept."""
+    told: list[Change] = []
+    changes = JobChanges(told.append)
+    renamed, ended = evolve(JOB, model="another"), evolve(JOB, status="completed")
+    changes(JobCreated(JOB, 0.1))
+    changes(JobPolled(JOB, 1))
+    changes(JobPolled(renamed, 2))
+    assert changes.last_job(REF) is renamed
+    changes(JobPolled(ended, 3))
+    assert told == [Change("created", REF, JOB), Change("status", REF, ended)]
+    changes.forget(REF)
+    assert changes.last_job(REF) is None
+
+
+def test_first_status() -> None:
+    """The first status of a job that was created elsewhere is reported."""
+    told: list[Change] = []
+    JobChanges(told.append)(JobPolled(JOB, 1))
+    assert told == [Change("status", REF, JOB)]
+
+
+def test_trouble() -> None:
+    """Trouble is reported at the second failure in a row, and again only after a good answer."""
+    told: list[Change] = []
+    hook, error = JobChanges(told.append), TransportError("cut")
+    hook(JobPolled(JOB, 1))
+    hook(PollFailed(REF, asyncio.CancelledError(), 1))
+    hook(PollFailed(REF, error, 1))
+    hook(JobPolled(JOB, 2))
+    assert len(told) == 1
+    for poll in range(3):
+        hook(PollFailed(REF, error, poll))
+    hook(JobPolled(JOB, 6))
+    hook(PollFailed(REF, error, 7))
+    hook(PollFailed(REF, error, 8))
+    assert told[1:] == [Change("trouble", REF, error="cut; a read may be tried again")] * 2
+
+
+@pytest.mark.looptime
+async def test_silence() -> None:
+    """Silence is told once, unless the server answered before; a create that was not sent is no answer."""
+    calls: list[str] = []
+    not_sent = CreateFailed("docs", CreateOutcome.NOT_SENT, NotSentError("dns"))
+    SilenceHook(lambda: calls.append("silent"))(not_sent)
+    SilenceHook(lambda: calls.append("polled"))(JobPolled(JOB, 1))
+    SilenceHook(lambda: calls.append("rejected"))(CreateFailed("docs", CreateOutcome.REJECTED, RejectedError(400)))
+    await asyncio.sleep(60)
+    assert calls == ["silent"]
+
+
+def test_open_jobs() -> None:
+    """A job is open from its create on, recorded once it is waited for, until it is seen to end or to be gone."""
+    jobs, job = OpenJobs(), AgentJob("job_1", "docs", "active")
+    jobs(JobCreated(job, 0.1))
+    assert (jobs.all, jobs.unrecorded) == ([REF], [REF])
+    jobs(WaitStarted(REF))
+    jobs(JobPolled(job, 1))
+    assert (jobs.all, jobs.unrecorded) == ([REF], [])
+    jobs(WaitEnded(REF, None, TimeoutError(), 1, 1.0))
+    assert jobs.all == [REF]
+    jobs(WaitEnded(REF, None, NotFoundError(410), 1, 1.0))
+    assert jobs.all == []
+    jobs(WaitStarted(REF))
+    jobs(JobPolled(AgentJob("job_1", "docs", "failed"), 1))
+    assert jobs.all == []

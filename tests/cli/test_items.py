@@ -1,0 +1,152 @@
+"""The journal as the first argument of the commands that take one."""
+
+import asyncio
+import io
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from agentjobs_async.__main__ import main
+from agentjobs_async.batch import BatchItem, Journal
+from tests.cli.checks import Captured
+from tests.cli.stage import EmulatorThread
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def failed(service: EmulatorThread, tmp_path: Path, capsys: Captured) -> str:
+    """The journal of two items that failed."""
+    service.live("failed")
+    path = str(tmp_path / "run.db")
+    assert main(["run", "--yes", "one", "two", "--journal", path]) == 1
+    capsys.readouterr()
+    return path
+
+
+def test_journal_comes_first(failed: str, capsys: Captured) -> None:
+    """`retry` and `resolve` take the journal as their first argument, before keys and without."""
+    assert main(["retry", failed, "1"]) == 0
+    assert main(["retry", failed, "--state", "failed"]) == 0
+    told = capsys.readouterr().err
+    assert told.count("1 item planned again") == 2
+    assert main(["resolve", failed, "1", "--abandon"]) == 2
+    assert "only what is active or unknown is abandoned" in capsys.readouterr().err
+    assert main(["status", failed, "--summary"]) == 4
+    assert capsys.readouterr().out == "2 planned\n"
+
+
+def test_journal_named_otherwise(failed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the option or the environment names the journal, all arguments are keys."""
+    assert main(["retry", "--journal", failed, "1"]) == 0
+    monkeypatch.setenv("AGENTJOBS_JOURNAL", failed)
+    assert main(["retry", "2"]) == 0
+    assert main(["status"]) == 4
+
+
+def plan(db: str, *items: BatchItem) -> None:
+    """Make a journal of items that nobody has begun."""
+
+    async def make() -> None:
+        async with Journal.open(db) as journal:
+            await journal.add(items)
+
+    asyncio.run(make())
+
+
+def run(tasks: Path, db: str, *more: str) -> int:
+    return main(["run", "--file", str(tasks), "--journal", db, "--create-rate", "none", *more])
+
+
+def test_items_by_a_filter(service: EmulatorThread, tasks: Path, db: str, capsys: Captured) -> None:
+    """The numbers come first, then the items that are asked for, with reasons; the same filter tries them again."""
+    service.live("failed", prompt="p1")
+    service.inject("422", prompt="p2")
+    assert run(tasks, db) == 1
+    capsys.readouterr()
+    assert main(["status", db, "--grep", "p2", "--state", "rejected", "--state", "failed"]) == 1
+    tally, header, row = capsys.readouterr().out.splitlines()
+    assert (tally, header.split()[:3]) == ("1 failed, 1 rejected, 1 completed", ["KEY", "STATE", "PROMPT"])
+    assert row.split()[:5] == ["k2", "rejected", "p2", "HTTP", "422:"]
+    assert main(["status", db, "--older-than", "1h", "--project", "none"]) == 1
+    assert capsys.readouterr().err == "0 of them are shown.\n"
+    assert main(["status", db, "--older-than", "soon"]) == 2
+    assert main(["retry", "--journal", db, "--state", "failed", "--dry-run"]) == 0
+    assert "1 item would be planned again" in capsys.readouterr().err
+    assert main(["retry", "--journal", db, "--state", "failed"]) == 0
+    planned, command = capsys.readouterr().err.splitlines()
+    assert planned == "1 item planned again. Send it with:"
+    assert command.endswith(f" resume {db}")
+    assert main(["retry", "k2", "k0", "k9", "--journal", db]) == 1
+    assert re.search(r"k0 refused: .*completed.*\nk9 refused: .*no row.*\n1 item planned", capsys.readouterr().err)
+    assert main(["status", db, "--summary", "--format", "jsonl"]) == 4
+    assert json.loads(capsys.readouterr().out) == {"items": 3, "states": {"planned": 2, "completed": 1}}
+    for wrong in ([], ["k1", "--state", "failed"], ["k1", "--dry-run"], ["--state", "abandoned", "--dry-run"]):
+        assert main(["retry", "--journal", db, *wrong]) == 2
+
+
+@pytest.mark.parametrize("form", ["txt", "csv", "jsonl"])
+def test_settling_many(
+    form: str, service: EmulatorThread, tasks: Path, db: str, tmp_path: Path, capsys: Captured
+) -> None:
+    """Each line of a file settles its item, or is shown with the reason; the totals come last."""
+    service.inject("503 x3 on=create")
+    assert run(tasks, db) == 4
+    lines = [("k0", "docs/job_7"), ("k1", "send-again"), ("k2", "abandon"), ("k2", "abandon"), ("k9", "job_1")]
+    text = {
+        "txt": "".join(f"{key} {what}\n" for key, what in lines) + "alone\n",
+        "csv": "job,key\n" + "".join(f'{what},"{key}"\n' for key, what in lines) + ",alone\n",
+        "jsonl": "".join(f"{json.dumps({'key': key, 'job': what})}\n" for key, what in lines) + '{"key": "alone"}\n',
+    }[form]
+    file = tmp_path / f"settled.{form}"
+    file.write_text(text)
+    capsys.readouterr()
+    assert main(["resolve", "--journal", db, "--from", str(file)]) == 1
+    shown = capsys.readouterr().err.splitlines()
+    assert "k2 refused: k2 is abandoned" in shown[0]
+    assert "k9 refused: there is no row" in shown[1]
+    assert "refused: it has no key, or neither a job" in shown[2]
+    assert shown[3] == "3 settled, 1 with their jobs, 1 planned again, 1 abandoned; 3 refused."
+    assert main(["status", db, "--summary"]) == 4
+    assert capsys.readouterr().out == "1 active, 1 planned, 1 abandoned\n"
+    assert main(["resolve", "k0", "--job", "docs~.job_8", "--journal", db]) == 2
+    assert "contains '~.', as tokens do: write project/job" in capsys.readouterr().err
+    assert main(["resolve", "k0", "--job", "docs/job_8", "--journal", db]) == 0
+    assert main(["resolve", "k0", "--from", str(file), "--journal", db]) == 2
+    file.write_text("")
+    assert main(["resolve", "--from", str(file), "--journal", db]) == 2
+
+
+def test_tables_of_what_is_settled(db: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+    """A table is known by its columns where it has no suffix, and is refused as a whole where it names none."""
+    plan(db, BatchItem("k0", "p"))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"key,job\nk0,send-again\n")))
+    assert main(["resolve", db, "--from", "-"]) == 1
+    assert capsys.readouterr().err.startswith("line 2 k0 refused: k0 is planned: there is nothing to resolve")
+    file = tmp_path / "settled.csv"
+    file.write_text("k0,send-again\nk1,abandon\n")
+    assert main(["resolve", db, "--from", str(file)]) == 2
+    assert "the first line of a table must name its columns, key and job among them" in capsys.readouterr().err
+
+
+def test_abandoned(service: EmulatorThread, tasks: Path, db: str, capsys: Captured) -> None:
+    """An item that nobody can settle is abandoned: it is counted apart, and no run sends it again but by its key."""
+    service.inject("500 agent=no x1", prompt="p1")
+    assert run(tasks, db) == 4
+    assert main(["resolve", "k1", "--journal", db, "--abandon", "--send-again"]) == 2
+    for key, words in {"k0": "k0 is completed", "x": "no row of the key 'x'"}.items():
+        for option in ("--abandon", "--send-again"):
+            capsys.readouterr()
+            assert main(["resolve", key, "--journal", db, option]) == 2
+            assert words in capsys.readouterr().err
+    assert main(["resolve", "k1", "--journal", db, "--abandon"]) == 0
+    assert capsys.readouterr().err.endswith("k1 is abandoned; an agent that is at work continues.\n")
+    assert main(["resume", "--journal", db, "--retry-failed"]) == 0
+    assert main(["retry", db, "--state", "failed"]) == 0
+    capsys.readouterr()
+    assert main(["status", db, "--summary"]) == 0
+    assert capsys.readouterr().out == "1 abandoned, 2 completed\n"
+    assert service.emulator.agents_started.total() == 2
+    assert main(["retry", db, "k1"]) == 0

@@ -1,0 +1,282 @@
+import asyncio
+import json
+import signal
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from agentjobs_async import AgentJob
+from agentjobs_async.__main__ import main
+from agentjobs_async.batch._store.file_lock import FileLock
+from agentjobs_async.cli.jobs import _journal_options
+from tests.aged import aged_journal
+from tests.cli.checks import Captured
+from tests.cli.stage import Child, EmulatorThread
+
+
+def test_create_prints_the_token(service: EmulatorThread, capsys: Captured) -> None:
+    """`create` prints the token alone, so that a script can keep it; `--project` wins, and becomes one segment."""
+    assert main(["create", "Tidy up"]) == 0
+    assert capsys.readouterr() == ("docs/job_000001\n", "")
+    assert main(["create", "--project", "a/b c", "Tidy up"]) == 0
+    assert capsys.readouterr() == ("a%2Fb%20c/job_000002\n", "")
+    assert [request.project_id for request in service.emulator.requests] == ["docs", "a/b c"]
+    assert service.emulator.agents_started == {"Tidy up": 2}
+
+
+FAILURES = {
+    "400 error=nonsense": (1, "HTTP 400: nonsense"),
+    "401": (3, "check the API key"),
+    "403": (3, "check the API key"),
+    "429 retry-after=3600": (1, "nothing was done"),
+    "500": (4, "an agent may have been started"),
+    "reset": (4, "an agent may have been started"),
+    r'400 error="\u001b[31mred [bold]"': (1, r"\x1b[31mred [bold]"),
+}
+
+
+def test_create_that_fails(service: EmulatorThread, capsys: Captured) -> None:
+    """A create that fails is told on one line, and its outcome gives the exit code."""
+    failed = {}
+    for fault, (code, words) in FAILURES.items():
+        service.inject(fault)
+        found, written = main(["create", "Tidy up"]), capsys.readouterr()
+        line = written.err.removesuffix("\n")
+        is_told = line.startswith("Error: ") and words in line and line.isprintable()
+        if (found, is_told, written.out) != (code, True, ""):
+            failed[fault] = (found, written)
+    assert failed == {}
+
+
+def test_get_shows_the_job(service: EmulatorThread, capsys: Captured) -> None:
+    """`get` shows each field of the job on its line, and ends with 0 whatever the status."""
+    service.live("failed")
+    assert main(["create", "Tidy up"]) == 0
+    assert main(["get", "job_000001"]) == 0
+    lines = capsys.readouterr().out.splitlines()[1:]
+    assert lines[:4] == [
+        "job           docs/job_000001",
+        "status        failed",
+        "pull request  -",
+        "repository    acme/docs",
+    ]
+    assert lines[-1] == "archived      -"
+
+
+def test_a_job_as_json(service: EmulatorThread, capsys: Captured) -> None:
+    """With `--json` the job's document stands under its token, missing fields as null; `from_dict` takes it back."""
+    service.live("archived")
+    assert main(["create", "--json", "Tidy up"]) == 0
+    created = json.loads(capsys.readouterr().out)
+    assert (created["job"], created["status"]) == ("docs/job_000001", "active")
+    service.inject("document source=null model=null on=get")
+    assert main(["get", "--json", "docs/job_000001"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["status"] == "archived"
+    assert document["archived_at"].endswith("+00:00")
+    assert (document["source"], document["pr_link"]) == (None, None)
+    assert document == {"job": "docs/job_000001"} | AgentJob.from_dict(document).to_dict()
+
+
+def test_get_hostile_text(service: EmulatorThread, capsys: Captured) -> None:
+    """What the service says of a job never reaches the terminal raw, nor as markup."""
+    assert main(["create", "Tidy up"]) == 0
+    service.inject(r'document status="\u001b[2J" model="[red]\u202emodel" source.ref="a\nb" on=get')
+    capsys.readouterr()
+    assert main(["get", "job_000001"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.replace("\n", "").isprintable()
+    assert r"status        \x1b[2J" in shown
+    assert r"model         [red]\u202emodel" in shown
+    assert r"ref           a\nb" in shown
+
+
+def test_get_that_fails(service: EmulatorThread, capsys: Captured) -> None:
+    """A mistyped job is told on one line, and `get --timeout` bounds the one read."""
+    assert main(["get", "job_typo"]) == 4
+    error = capsys.readouterr().err
+    assert "HTTP 404: no such job" in error
+    assert error.count("\n") == 1
+    service.inject("hang")
+    assert main(["get", "--timeout", "0.05", "job_1"]) == 4
+    assert "no whole answer within 0.05 s" in capsys.readouterr().err
+
+
+def test_wait_exit_code(service: EmulatorThread, capsys: Captured) -> None:
+    """`wait` ends with 0 when the job completed, with 1 when it ended otherwise, and says which."""
+    ends = {"completed": (0, "completed: https://code.example/acme/docs/pull/completed")}
+    for outcome in ("completed", "failed", "archived"):
+        code, end = ends.get(outcome, (1, outcome))
+        service.live(outcome, job_id=outcome)
+        assert main(["create", "Tidy up"]) == 0
+        assert main(["wait", outcome]) == code
+        assert f"docs/{outcome} {end}" in capsys.readouterr().out.splitlines()
+
+
+def test_wait_for_the_same_twice(service: EmulatorThread, capsys: Captured) -> None:
+    """A job named twice, as token and as id, is waited for once, with `--timeout none` for as long as it takes."""
+    assert main(["create", "Tidy up"]) == 0
+    assert main(["wait", "--timeout", "none", "job_000001", "docs/job_000001"]) == 0
+    assert len(service.emulator.requests) == 2
+    assert "\n1 completed\n" in capsys.readouterr().out
+
+
+def test_wait_times_out(service: EmulatorThread, capsys: Captured) -> None:
+    """A wait whose time ran out ends with 4 and prints the command that goes on, with all its options."""
+    service.live(duration=3600)
+    assert main(["create", "Tidy up"]) == 0
+    assert main(["wait", "--timeout", "0.05", "--json", "job_000001"]) == 4
+    url = service.emulator.base_url
+    assert f" wait --base-url {url} --timeout 0.05 --json docs/job_000001\n" in capsys.readouterr().err
+
+
+def test_wait_for_a_job_that_is_not_there(service: EmulatorThread, capsys: Captured) -> None:
+    """A job that is gone is not offered to be waited for again; one that no poll has shown is not said to exist."""
+    service.inject("410")
+    assert main(["wait", "job_gone"]) == 4
+    written = capsys.readouterr()
+    assert "docs/job_gone unfinished: HTTP 410" in written.out
+    assert "agentjobs" not in written.err
+    service.inject("404 forever")
+    assert main(["wait", "--timeout", "0.05", "job_typo"]) == 4
+    assert "1 job continues remotely, if it exists. Wait for it with:\n" in capsys.readouterr().err
+
+
+def test_run_survives_failures(service: EmulatorThread, capsys: Captured) -> None:
+    """One prompt's failure disturbs no other; each has its line, its row, and its part in the exit code."""
+    service.live("failed", prompt="b")
+    service.inject("500", prompt="c")
+    service.inject("400", prompt="d")
+    assert main(["run", "--yes", "a", "b", "c", "d", "e"]) == 4
+    written = capsys.readouterr()
+    table = written.out.split("\n\n")[1].splitlines()
+    assert [line.split()[3] for line in table] == ["REQUEST", "a", "b", "c", "d", "e"]
+    assert table[2].endswith("  the agent failed")
+    assert [line.split()[1] for line in table[1:]] == ["completed", "failed", "unknown", "rejected", "completed"]
+    assert "\n2 completed, 1 failed, 1 rejected, 1 unknown\n" in written.out
+    assert "prompt 3 unknown: HTTP 500 after the prompt was sent" in written.out
+    assert "May have started an agent; look at the project" in written.err
+    assert "\n  3: c\n" in written.err
+
+
+def test_run_bounds_active_jobs(service: EmulatorThread, capsys: Captured) -> None:
+    """With `--max-active 1` a job is created only when the one before it has ended."""
+    assert main(["run", "--yes", "--max-active", "1", "a", "b"]) == 0
+    assert [request.method for request in service.emulator.requests] == ["POST", "GET", "POST", "GET"]
+    assert "\n2 completed\n" in capsys.readouterr().out
+
+
+def test_wrong_key_stops_the_run(service: EmulatorThread, monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+    """A key that is refused from the start is tried once, not for every prompt, and is in no output."""
+    monkeypatch.setenv("AGENTJOBS_API_KEY", "wrong-key-0123456789")
+    assert main(["run", "--yes", "--max-active", "1", "a", "b", "c"]) == 3
+    written = capsys.readouterr()
+    assert len(service.emulator.requests) == 1
+    assert "3 not sent" in written.out
+    assert " resume " in written.err
+    assert "wrong-key" not in written.out + written.err
+
+
+WORDS = "in about 2.0 h, 9 of 10 within 2.0 h"
+"""They stay the same for minutes, however slow the machine is."""
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> str:
+    """A journal in which 20 jobs took 2 hours each."""
+    asyncio.run(aged_journal(tmp_path / "run.db", [7200.0] * 20))
+    return str(tmp_path / "run.db")
+
+
+@pytest.fixture
+def token(service: EmulatorThread, capsys: Captured) -> str:
+    """A job that has just begun, and takes longer than the test."""
+    service.live(duration=3600)
+    assert main(["create", "Tidy up"]) == 0
+    return capsys.readouterr().out.strip()
+
+
+@pytest.mark.slow
+def test_in_a_log(service: EmulatorThread, token: str, db: str) -> None:
+    """A log gets the estimate with the line that shows the job as active; its last command names the journal."""
+    with Child("wait", token, "--journal", db, env=service.environment) as wait:
+        wait.until(f"{token} active, ends {WORDS}\n").send(signal.SIGINT)
+        assert wait.ended() == 130
+    assert f" --journal {db} {token}\n" in wait.stderr
+
+
+@pytest.mark.slow
+def test_at_a_terminal(service: EmulatorThread, token: str, db: str) -> None:
+    """A terminal shows it below the count, of several jobs of when one ends; the journal may be the environment's."""
+    assert main(["create", "Another"]) == 0
+    env = {**service.environment, "AGENTJOBS_JOURNAL": db}
+    for jobs, words in ([token], f"\nends {WORDS}"), ([token, "job_000002"], f"an active job ends {WORDS}"):
+        with Child("wait", *jobs, env=env, terminal=True) as wait:
+            wait.until(words).send(signal.SIGINT)
+            assert wait.ended() == 130
+        assert f"active, ends {WORDS}" not in wait.stdout
+        assert "--journal" not in wait.stdout
+
+
+@pytest.mark.slow
+def test_nothing_is_known(service: EmulatorThread, token: str, tmp_path: Path) -> None:
+    """Without 20 durations nothing is told; a journal that can't be read is named, and the wait goes on."""
+    for journal in ([], ["--journal", str(tmp_path / "none.db")]):
+        with Child("wait", token, *journal, env=service.environment) as wait:
+            wait.until(f"{token} active\n").send(signal.SIGINT)
+            assert wait.ended() == 130
+        assert ("Nothing is learned from the journal: " in wait.stderr) is bool(journal)
+
+
+@pytest.mark.slow
+def test_own_run(service: EmulatorThread) -> None:
+    """Once 20 jobs of the run itself have ended, their durations tell of a younger one."""
+    service.live(duration=3600, prompt="Tidy up")
+    created_at = datetime.now(UTC) - timedelta(seconds=45)
+    service.inject(f"document createdAt={created_at:%Y-%m-%dT%H:%M:%SZ} on=get forever", prompt="Page")
+    for prompt in [*["Page"] * 20, "Tidy up"]:
+        assert main(["create", prompt]) == 0
+    tokens = [f"docs/job_{number:06}" for number in range(1, 22)]
+    with Child("wait", *tokens, env=service.environment, terminal=True) as wait:
+        wait.until("20 of 21 ended").until("ends in about ").send(signal.SIGINT)
+        assert wait.ended() == 130
+
+
+@pytest.mark.slow
+def test_status_of_a_journal(tmp_path: Path, capsys: Captured) -> None:
+    """`status` tells people when an active job ends, below the counts, while a process works on the journal."""
+    db = tmp_path / "run.db"
+    asyncio.run(aged_journal(db, [7200.0] * 20, ages=[1.0]))
+    assert main(["status", str(db)]) == 4
+    assert "an active job" not in capsys.readouterr().out
+    owner = FileLock(db)
+    assert main(["status", str(db)]) == 4
+    assert capsys.readouterr().out.splitlines()[:2] == ["1 active, 20 completed", f"an active job ends {WORDS}"]
+    for form in ("markdown", "jsonl"):
+        assert main(["status", str(db), "--format", form]) == 4
+        assert "an active job" not in capsys.readouterr().out
+    owner.release()
+
+
+@pytest.mark.slow
+def test_watched_journal(service: EmulatorThread, db: str) -> None:
+    """`status --watch`, and the end of a run that leaves jobs active, tell it as well."""
+    service.live(duration=3600)
+    with Child("run", "--yes", "Another", "--journal", db, env=service.environment) as run:
+        service.wait_for_requests(2)
+        with Child("status", "--watch", db) as watch:
+            watch.until(f"an active job ends {WORDS}")
+        run.send(signal.SIGINT)
+        assert run.ended() == 130
+    assert f"1 active, 20 completed\nan active job ends {WORDS}\nResume with:\n" in run.stderr
+
+
+def test_journal_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another command gets the journal without its password, and none that the environment names."""
+    url = "postgresql+psycopg://me:hunter2@db.example/agents"
+    monkeypatch.delenv("AGENTJOBS_JOURNAL", raising=False)
+    assert _journal_options(None) == []
+    assert _journal_options(url) == ["--journal", "postgresql+psycopg://me@db.example/agents"]
+    monkeypatch.setenv("AGENTJOBS_JOURNAL", url)
+    assert _journal_options(url) == []

@@ -1,0 +1,505 @@
+import asyncio
+import io
+import json
+import os
+import pty
+import re
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentjobs_async import JournalError
+from agentjobs_async.__main__ import main
+from agentjobs_async.batch import BatchItem, Journal
+from agentjobs_async.batch._store.entries import Entries
+from agentjobs_async.batch._store.file_lock import FileLock
+from agentjobs_async.cli.run import _planned
+from tests.cli.checks import Captured, screen
+from tests.cli.stage import Child, EmulatorThread, endless_planning, lasting_emulator, without_power
+
+pytestmark = pytest.mark.slow
+
+HOSTILE = "\x1b]0;owned\x07"
+
+
+def plan(db: str, *items: BatchItem) -> None:
+    """Make a journal of items that nobody has begun."""
+
+    async def make() -> None:
+        async with Journal.open(db) as journal:
+            await journal.add(items)
+
+    asyncio.run(make())
+
+
+def run(tasks: Path, db: str, *more: str) -> int:
+    return main(["run", "--file", str(tasks), "--journal", db, "--create-rate", "none", *more])
+
+
+def test_run_and_run_again(service: EmulatorThread, tasks: Path, db: str, capsys: Captured) -> None:
+    """A run sends each task once, tells each end, and running again does nothing."""
+    assert run(tasks, db) == 0
+    written = capsys.readouterr()
+    assert sorted(line.split(":")[0] for line in written.out.splitlines()) == [f"k{n} completed" for n in range(3)]
+    assert written.err == "3 completed\n"
+    assert run(tasks, db) == 0
+    assert capsys.readouterr().out == ""
+    assert set(service.emulator.agents_started.values()) == {1}
+
+
+def test_refusals(service: EmulatorThread, tasks: Path, db: str, capsys: Captured) -> None:
+    """Tasks that can't be sent are told with the reasons and disturb no other; the exit code tells."""
+    with tasks.open("a") as file:
+        file.write('{"key": "k1", "prompt": "again"}\n{"key": "bad", "prompt": " "}\n')
+    assert run(tasks, db) == 1
+    told = capsys.readouterr().err
+    assert "k1 refused: the key came before in this file\nbad refused: prompt is blank" in told
+    assert told.endswith("3 completed\n2 refused, and not in the journal: see the beginning.\n")
+    assert len(service.emulator.agents_started) == 3
+
+
+def test_dry_run(service: EmulatorThread, tasks: Path, db: str, capsys: Captured) -> None:
+    """A dry run tells what would be sent and refused, makes no journal and sends nothing."""
+    assert run(tasks, db, "--dry-run") == 0
+    assert capsys.readouterr().out.splitlines()[:3] == [f"k{n} would be sent: p{n}" for n in range(3)]
+    assert not Path(db).exists()
+    assert service.emulator.requests == ()
+    assert run(tasks, db, "--limit", "1") == 4
+    tasks.write_text('{"key": "k0", "prompt": "changed"}\n{"key": "new", "prompt": "x"}\n')
+    capsys.readouterr()
+    assert run(tasks, db, "--dry-run") == 1
+    written = capsys.readouterr()
+    assert written.out.splitlines() == [
+        *("k1 would be sent: p1", "k2 would be sent: p2", "new would be sent: x"),
+        "3 would be sent, 1 refused.",
+    ]
+    assert "k0 refused: the key 'k0' is that of another prompt" in written.err
+
+
+def test_dry_run_of_tries(service: EmulatorThread, tasks: Path, db: str, capsys: Captured) -> None:
+    """An item that is tried again would be sent once, and a failed one where a run would try it again.
+
+    Of a journal that was moved, which no run takes, nothing would be.
+    """
+    service.live("failed", prompt="p1")
+    service.live("failed", prompt="p2")
+    assert run(tasks, db) == 1
+    assert main(["retry", db, "k1"]) == 0
+    capsys.readouterr()
+    for arguments, number in (([], 1), (["--retry-failed"], 2), (["--retry-failed", "--limit", "1"], 1)):
+        assert run(tasks, db, "--dry-run", *arguments) == 0
+        assert capsys.readouterr().out.splitlines()[-1] == f"{number} would be sent, 0 refused."
+    assert main(["plan", "--file", str(tasks), "--journal", db]) == 0
+    assert capsys.readouterr().out.splitlines() == ["k1#2 would be sent: p1", "1 would be sent, 0 refused."]
+    assert main(["move", "--from", db, "--to", f"{db}.new"]) == 0
+    for command in (["plan", "p x"], ["run", "p x", "--dry-run"], ["retry", "--state", "failed", "--dry-run"]):
+        assert main([*command, "--journal", db]) == 4
+        assert "it was moved to" in capsys.readouterr().err
+
+
+def test_failures_and_retry(service: EmulatorThread, tasks: Path, db: str, capsys: Captured) -> None:
+    """A failed item makes the exit code 1, and goes again only where that is asked for."""
+    service.live("failed", prompt="p1")
+    assert run(tasks, db) == 1
+    assert "k1 failed\n" in capsys.readouterr().out
+    service.live("completed", prompt="p1")
+    assert main(["resume", "--journal", db]) == 1
+    assert main(["resume", "--journal", db, "--retry-failed", "--create-rate", "none"]) == 0
+    written = capsys.readouterr()
+    assert "k1 (try 2) completed: http" in written.out
+    assert written.err.endswith("3 completed\n")
+    assert service.emulator.agents_started["p1"] == 2
+    assert main(["resume", "--journal", db, "--retry-failed"]) == 0
+    assert main(["status", "--journal", db, "--summary"]) == 0
+    assert capsys.readouterr().out == "3 completed\n"
+    assert service.emulator.agents_started["p1"] == 2
+
+
+def test_a_bound_on_tries(service: EmulatorThread, tasks: Path, db: str, capsys: Captured) -> None:
+    """What is tried again and fails makes the code 4 while it has tries left, then 1: a loop goes on at 4 alone."""
+    service.live("failed", prompt="p1")
+    assert run(tasks, db) == 1
+    again = ["resume", db, "--retry-failed", "--max-tries", "3"]
+    assert main(again) == 4
+    assert capsys.readouterr().err.endswith(" --retry-failed --max-tries 3\n")
+    assert [main(again) for _ in range(2)] == [1, 1]
+    assert "--retry-failed" not in capsys.readouterr().err
+    assert service.emulator.agents_started["p1"] == 3
+    assert main(["resume", "--retry-failed", db]) == 4
+    service.live(prompt="p1")
+    assert main(["resume", "--retry-failed", db]) == 0
+    assert service.emulator.agents_started["p1"] == 5
+
+
+def test_a_retried_item_in_the_file(
+    service: EmulatorThread, tasks: Path, db: str, tmp_path: Path, capsys: Captured
+) -> None:
+    """The results name an item by its own key, with the number of its tries, and settle it by that key."""
+    service.live("failed", prompt="p1")
+    run(tasks, db)
+    service.inject("503 on=create", prompt="p1")
+    out = tmp_path / "results.jsonl"
+    assert main(["resume", db, "--retry-failed", "--out", str(out)]) == 4
+    assert [
+        (line["key"], line.get("tries"), line["outcome"]) for line in map(json.loads, out.read_text().splitlines())
+    ] == [("k0", None, "completed"), ("k2", None, "completed"), ("k1", 2, "unknown")]
+    assert main(["resolve", "k1", "--journal", db, "--abandon"]) == 0
+    assert main(["status", db]) == 0
+    assert "\n1 abandoned, 2 completed\nKEY " in capsys.readouterr().out
+
+
+def test_events_for_machines(service: EmulatorThread, tasks: Path, db: str, tmp_path: Path, capsys: Captured) -> None:
+    """With --json a batch speaks the documented lines, of each item in their order; so do refusals, in the file too."""
+    out = tmp_path / "results.jsonl"
+    with tasks.open("a") as file:
+        file.write('\n{"key": "", "prompt": "x"}\n{"key": "k0", "prompt": "x"}\n{"key": "bad", "prompt": " "}\n')
+    service.inject("422", prompt="p2")
+    service.inject("503 x2 on=get", prompt="p1")
+    for _ in range(2):
+        assert run(tasks, db, "--out", str(out), "--json") == 1
+    events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [list(event) for event in events if event.get("key") == "k0" and event["number"]] == [
+        ["event", "job", "number", "key", "status", "prompt"],
+        ["event", "job", "number", "key", "status"],
+        ["event", "job", "number", "key", "prompt", "outcome", "status", "pr_link", "error"],
+    ]
+    by_item = {
+        key: [(event["event"], event["number"], event["status"]) for event in events if event.get("key") == key]
+        for key in ("k1", "k2")
+    }
+    assert by_item == {
+        "k1": [("created", 2, "active"), ("status", 2, "completed"), ("ended", 2, "completed")],
+        "k2": [("ended", 3, None)],
+    }
+    (trouble,) = [event for event in events if event["event"] == "trouble"]
+    assert trouble["job"].startswith("docs/job_")
+    refused = [(event["key"], event["error"]) for event in events if event.get("number", 0) is None]
+    assert refused == 2 * [
+        (None, "line 5: its key is empty"),
+        ("k0", "the key came before in this file"),
+        ("bad", "prompt is blank: it must say something"),
+    ]
+    summaries = [event for event in events if event["event"] == "summary"]
+    assert summaries == 2 * [{"event": "summary", "outcomes": {"rejected": 4, "completed": 2}, "exit_code": 1}]
+    assert events[-1] == summaries[-1]
+    lines = out.read_text().splitlines()
+    assert set(lines) == {json.dumps(event) for event in events if event["event"] == "ended"}
+    written = [json.loads(line) for line in lines]
+    assert sorted((end["key"] or "", end["number"] or 0) for end in written) == [
+        ("", 0),
+        ("bad", 0),
+        ("k0", 0),
+        ("k0", 1),
+        ("k1", 2),
+        ("k2", 3),
+    ]
+
+
+def test_status(service: EmulatorThread, tasks: Path, db: str, capsys: Captured) -> None:
+    """The status is a table, Markdown or JSON Lines; nothing hostile in it reaches a terminal."""
+    tasks.write_text(json.dumps({"key": "a|b", "prompt": HOSTILE}) + "\n")
+    service.inject(f'422 error="{HOSTILE}"'.replace("\x1b", "\\u001b").replace("\x07", "\\u0007"))
+    assert run(tasks, db) == 1
+    for form, words in {"table": "a|b  rejected", "markdown": "| a\\|b | rejected |", "jsonl": '"key": "a|b"'}.items():
+        capsys.readouterr()
+        assert main(["status", "--journal", db, "--format", form]) == 1
+        written = capsys.readouterr()
+        assert words in written.out
+        assert written.out.replace("\n", "").isprintable()
+
+
+def test_status_of_what_was_left(db: str, capsys: Captured) -> None:
+    """Where nobody works on the items that are open, people get the command that continues; machines get no notice.
+
+    Of an empty journal it says where the rows of a copy may have stayed.
+    """
+    plan(db)
+    assert main(["status", "--journal", db]) == 0
+    captured = capsys.readouterr()
+    assert ("-wal file" in captured.out, captured.err) == (True, "")
+    plan(db, BatchItem("1", "p", "docs"))
+    assert main(["status", db]) == 4
+    told = capsys.readouterr().err
+    assert told.startswith("No process works on it; continue with:\n  ")
+    assert told.endswith(f" resume {db}\n")
+    assert main(["status", db, "--format", "jsonl"]) == 4
+    assert capsys.readouterr().err == ""
+    owner = FileLock(Path(db))
+    assert main(["status", db]) == 4
+    assert capsys.readouterr().err == ""
+    owner.release()
+
+
+def test_status_in_markdown(db: str, capsys: Captured) -> None:
+    """In Markdown the status has a chart of all items, and stays below the 1 MiB of the summary of a step on GitHub."""
+    plan(db, *(BatchItem(f"{number:05}-{'k' * 490}", "p") for number in range(2500)))
+    assert main(["status", db, "--format", "markdown"]) == 4
+    written = capsys.readouterr().out
+    assert 900_000 < len(written.encode()) < 1_048_576
+    shown = written.splitlines()
+    assert shown[:7] == ["2500 planned", "", "```mermaid", "pie showData", '    "planned" : 2500', "```", ""]
+    assert shown[7].startswith("| key |")
+    left_out = 2500 - sum(line.startswith("| 0") for line in shown)
+    assert shown[-1] == f"… and {left_out:,} more"
+    assert main(["status", db, "--format", "markdown", "--grep", "00007-"]) == 4
+    assert capsys.readouterr().out.splitlines()[:7] == shown[:7]
+    assert main(["status", db, "--format", "markdown", "--summary"]) == 4
+    assert capsys.readouterr().out == "2500 planned\n"
+
+
+def test_unknown_and_resolved(service: EmulatorThread, tasks: Path, db: str, capsys: Captured) -> None:
+    """What nobody is sure of is listed, and resolved by its job or by sending it again."""
+    service.inject("reset:headers x1", prompt="p0")
+    service.inject("500 agent=no x1", prompt="p1")
+    assert run(tasks, db) == 4
+    told = capsys.readouterr().err
+    assert "2 unknown, 1 completed" in told
+    assert "May have started an agent; look at the project:\n  k0: p0\n  k1: p1\nThen settle each by its job, " in told
+    assert f" resolve {db} k0 --job JOB\n" in told
+    assert main(["resolve", db, "k0", "--job", "JOB"]) == 2
+    assert "JOB stands for the job that you found" in capsys.readouterr().err
+    assert " resume " not in told
+    (job,) = [job.job_id for job in service.emulator.jobs.values() if job.prompt == "p0"]
+    assert main(["resolve", "k0", "--journal", db, "--job", job]) == 0
+    assert main(["resolve", "k1", "--journal", db, "--send-again"]) == 0
+    assert main(["resume", "--journal", db, "--create-rate", "none"]) == 0
+    assert set(service.emulator.agents_started.values()) == {1}
+
+
+def test_many_unknown(service: EmulatorThread, db: str, capsys: Captured) -> None:
+    """Unknown items that keep all slots are listed, the first of very many, with the command that settles each."""
+    plan(db, *(BatchItem(f"-{number}", f"prompt {number}", "docs") for number in range(26)))
+
+    async def begin() -> None:
+        async with Journal.open(db) as journal:
+            for number in range(25):
+                await journal._entries.claim(f"-{number}")
+                await journal._entries.mark_unknown(f"-{number}", OSError("broke"))
+
+    asyncio.run(begin())
+    with Child("resume", db, "--max-active", "2", env=service.environment) as child:
+        child.until_error(": unknown items keep all slots of --max-active, since their agents may be at work.")
+        child.until_error("  … and 5 more: agentjobs status shows all").until_error(f"{db} --job JOB -- -19\n")
+        assert child.send(signal.SIGINT).ended() == 130
+    assert not service.emulator.requests
+    assert main(["resume", "--journal", db, "--unknown-for", "0"]) == 4
+    assert capsys.readouterr().out.startswith("-25 completed")
+
+
+def test_ids_that_the_journal_cannot_take(
+    service: EmulatorThread, tasks: Path, db: str, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every id that can't be written down is told, not only that of the error which ends the run."""
+
+    async def full(*_: object) -> bool:
+        await asyncio.sleep(0)
+        raise JournalError("no room", "full")
+
+    monkeypatch.setattr(Entries, "mark_created", full)
+    assert run(tasks, db) == 4
+    told = capsys.readouterr().err
+    for job in service.emulator.jobs.values():
+        assert f"the job of 'k{job.prompt[1:]}' is docs/{job.job_id}" in told
+    assert len(service.emulator.jobs) >= 1
+
+
+@pytest.mark.usefixtures("service")
+def test_the_way_on(tasks: Path, db: str, capsys: Captured) -> None:
+    """The command that goes on has the settings of this run but its limits, which the journal keeps."""
+    settings = ["--create-rate", "90/m", "--max-active", "7", "--timeout", "none", "--max-failures", "9", "--for", "9h"]
+    assert main(["run", "--file", str(tasks), "--journal", db, "--limit", "1", *settings]) == 4
+    told = capsys.readouterr().err
+    assert "that the journal keeps" not in told
+    assert re.search(r"Resume with:\n  .* resume \S+run.db --base-url \S+ ", told)
+    assert told.splitlines()[-1].endswith(" --project docs --max-failures 9 --for 9h")
+
+
+def test_limits_in_the_journal(service: EmulatorThread, tasks: Path, db: str, capsys: Captured) -> None:
+    """What goes on with a journal takes its limits and says so; an option overrides one, and is kept."""
+    settings = ["--create-rate", "2/d", "--max-active", "7", "--unknown-for", "none", "--max-sending", "3"]
+    with Child("run", "--file", str(tasks), "--journal", db, *settings, env=service.environment) as child:
+        child.until(" completed").send(signal.SIGKILL)
+    with Child("resume", db, "--timeout", "600", env=service.environment) as child:
+        child.until_error("2/d, 7 jobs at once, 3 creates in flight, unknown items keep their slots for ever.\n")
+        assert child.send(signal.SIGINT).ended() == 130
+    assert service.emulator.agents_started.total() == 1
+    assert main(["resume", db, "--create-rate", "none", "--unknown-for", "600"]) == 0
+    told = capsys.readouterr().err
+    assert "With the limits that the journal keeps: 7 jobs at once, 600 s for each job, 3 creates in flight.\n" in told
+    assert main(["plan", "a", "--journal", db, "--minutes", "60"]) == 0
+    assert "This takes about 1.0 h: --max-active 7 decides." in capsys.readouterr().out
+
+
+def test_a_run_that_stops_itself(service: EmulatorThread, tasks: Path, db: str, capsys: Captured) -> None:
+    """A run whose time is up ends as unfinished, and shows the command that goes on; one that ends before does not."""
+    service.live(duration=600, prompt="p1")
+    assert run(tasks, db, "--for", "0.2s") == 4
+    told = capsys.readouterr().err
+    assert "The time is up (--for 0.2s).\n" in told
+    assert told.splitlines()[-1].endswith(" --project docs --for 0.2s")
+    service.live(prompt="p1")
+    assert main(["run", "x", "--for", "1d"]) == 0
+    assert main(["run", "x", "--for", "soon"]) == 2
+
+
+def test_rate_of_each_project(service: EmulatorThread, tasks: Path, db: str) -> None:
+    """A rate counts each project for itself, unless it is said to hold for all of them together."""
+    lines = [{"key": f"{project}-{place}", "prompt": "x", "project": project} for project in "ab" for place in "12"]
+    tasks.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    assert main(["run", "--file", str(tasks), "--create-rate", "2/d/burst", "--journal", db]) == 0
+    arguments = ["run", "--file", str(tasks), "--create-rate", "2/d/all/burst", "--journal", f"{db}.all"]
+    with Child(*arguments, env=service.environment) as child:
+        child.until(" completed")
+        child.stdout = child.stdout.partition(" completed")[2]
+        child.until(" completed").send(signal.SIGINT)
+        assert child.ended() == 130
+    assert service.emulator.agents_started.total() == 4 + 2
+
+
+def test_emulated_run_is_stopped(tasks: Path, db: str) -> None:
+    """An emulator's jobs end with the command; what goes on runs on an emulator again."""
+    arguments = ("run", "--emulator", "--file", str(tasks), "--journal", db, "--json")
+    with Child(*arguments, before=lasting_emulator) as child:
+        child.until('"created"').send(signal.SIGINT)
+        assert child.ended() == 130
+    assert "and its jobs with it" in child.stderr
+    assert child.stderr.endswith(" --emulator --json\n")
+
+
+def test_second_signal_on_a_terminal(service: EmulatorThread, db: str) -> None:
+    """A second signal clears the live view, and shows the cursor again."""
+    service.inject("hang forever")
+    with Child("run", "a", "--journal", db, env=service.environment, terminal=True) as child:
+        child.until("\x1b[?25l").until("1 active")
+        service.wait_for_requests(1)
+        while child.process.poll() is None:
+            child.send(signal.SIGTERM)
+        assert child.ended() == -signal.SIGTERM
+    assert child.stdout.rfind("\x1b[?25h") > child.stdout.rfind("\x1b[?25l")
+    assert child.stdout.endswith("\x1b[2K\x1b[?25h")
+
+
+def test_live_view_until_the_end(service: EmulatorThread, tasks: Path, db: str) -> None:
+    """A live view shows the items under way, and disappears at the end of the run; the lines of the ended ones stay."""
+    service.live(duration=3600)
+    arguments = ["run", "--file", str(tasks), "--journal", db]
+    with Child(*arguments, env=service.environment, terminal=True) as child:
+        child.until("PULL REQUEST").until("active").until("3 active")
+        service.complete()
+        assert child.ended() == 0
+    assert "k0 " in child.stdout
+    assert "3 completed" in child.stdout.splitlines()[-1]
+
+
+@pytest.mark.parametrize("crashed", [False, True])
+def test_status_on_a_read_only_disk(service: EmulatorThread, tmp_path: Path, crashed: bool) -> None:  # noqa: FBT001 - a case of the parameter list
+    """A journal is read where nothing can be written, with all that a crashed run left in its log; nothing is made."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    db = str(place / "run.db")
+    service.live(duration=3600 if crashed else 0)
+    with Child("run", "--yes", "a", "b", "--journal", db, env=service.environment) as child:
+        if crashed:
+            service.wait_for_polls(2)
+            child.send(signal.SIGKILL)
+        child.ended()
+    Path(f"{db}-shm").unlink(missing_ok=True)
+    for file in place.iterdir():
+        file.chmod(0o444)
+    place.chmod(0o555)
+    before = sorted(place.iterdir())
+    with Child("status", "--journal", db, "--format", "jsonl", before=without_power) as child:
+        assert child.ended() == (4 if crashed else 0), child.stderr
+    states = [json.loads(line)["state"] for line in child.stdout.splitlines()]
+    assert states == ["active" if crashed else "completed"] * 2
+    assert sorted(place.iterdir()) == before
+    with Child("resume", "--journal", db, env=service.environment, before=without_power) as child:
+        assert child.ended() == 4
+    assert "run.db: the file can't be written" in child.stderr
+    place.chmod(0o755)
+
+
+class SlowJournal:
+    """Takes two seconds for each page; refuses every thousandth item."""
+
+    async def add(self, items: list[BatchItem]) -> list[Any]:
+        await asyncio.sleep(2)
+        return [(item, ValueError("no")) for item in items if int(item.key) % 1000 == 0]
+
+
+@pytest.mark.looptime
+async def test_a_log_is_told_now_and_then(capsys: Captured) -> None:
+    """Where there is no terminal, a line every five seconds or more says how far planning is; refusals come back."""
+    items = [BatchItem(str(number), "x") for number in range(1, 3_001)]
+    journal: Any = SlowJournal()
+    assert [item.key for item, _ in await _planned(screen(), journal, items, keeps=True)] == ["1000", "2000", "3000"]
+    assert capsys.readouterr() == ("", "1,500 of 3,000 are planned …\n3,000 of 3,000 are planned …\n")
+
+
+def test_planning_is_stopped(service: EmulatorThread, tmp_path: Path, state_directory: Path, db: str) -> None:
+    """A terminal shows how far planning is; Ctrl-C leaves it, and says what is planned in a journal that stays."""
+    tasks = tmp_path / "tasks"
+    tasks.write_text("".join(f"prompt {number}\n" for number in range(4_000)))
+    said = []
+    for journal in ([], ["--journal", db]):
+        arguments = ("run", "--file", str(tasks), *journal)
+        with Child(*arguments, env=service.environment, terminal=True, before=endless_planning) as child:
+            child.until(" of 4,000 are planned").send(signal.SIGINT)
+            assert child.ended() == 130
+        said.append(" ".join(child.stdout.split()))
+    assert "Nothing was sent; no journal is kept. Stopped." in said[0]
+    assert list(state_directory.iterdir()) == []
+    assert "Nothing was sent; at least " in said[1]
+    assert "The same command again plans the rest and continues." in said[1]
+    assert "resume" not in said[1]
+    assert service.emulator.requests == ()
+
+
+def test_forgotten_quotes(
+    service: EmulatorThread, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Several prompts of one word each are refused without a terminal, unless they are in a file or --yes is given."""
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
+    assert main(["run", "Fix", "it"]) == 2
+    assert "put a prompt of several words in quotes, or say --yes" in capsys.readouterr().err
+    assert service.emulator.agents_started == {}
+    assert main(["run", "--yes", "Fix", "it"]) == 0
+    (tmp_path / "words").write_text("Document\nTest\n")
+    assert main(["run", "--file", str(tmp_path / "words")]) == 0
+    assert main(["run", "Fix it", "Tidy"]) == 0
+    assert "quotes" not in capsys.readouterr().err
+    assert service.emulator.agents_started == {"Fix": 1, "it": 1, "Document": 1, "Test": 1, "Fix it": 1, "Tidy": 1}
+
+
+def test_questions_at_a_terminal(service: EmulatorThread, tmp_path: Path) -> None:
+    """A terminal is asked about prompts of one word, and before more than 100 creates; only a yes starts the agents.
+
+    Lines of a file that the journal has already are no creates.
+    """
+    file = tmp_path / "pages.csv"
+    file.write_text("id,title\n" + "".join(f"k{number},page {number}\n" for number in range(101)))
+    many = ("--file", str(file), "--prompt", "{title}", "--journal", str(tmp_path / "run.db"))
+    for arguments, answer, agents in (
+        (("Fix", "it"), "", 0),
+        (("Fix", "it"), "no", 0),
+        (("Fix", "it"), "y", 2),
+        (many, "n", 0),
+        (many, "yes", 101),
+    ):
+        before = service.emulator.agents_started.total()
+        leader, follower = pty.openpty()
+        with Child("run", *arguments, env=service.environment, terminal=True, stdin=follower) as child:
+            os.close(follower)
+            child.until("Start them? [y/N] ")
+            os.write(leader, f"{answer}\n".encode())
+            assert child.ended() == (0 if agents else 2), (arguments, answer)
+        os.close(leader)
+        assert ("101 would be sent, 0 refused." in child.stdout) is (arguments == many)
+        assert service.emulator.agents_started.total() - before == agents, (arguments, answer)
+    leader, follower = pty.openpty()
+    with Child("run", *many, env=service.environment, terminal=True, stdin=follower) as child:
+        assert child.ended() == 0
+    for descriptor in (leader, follower):
+        os.close(descriptor)
