@@ -57,7 +57,7 @@ _LONGEST_REASON: Final = 200  # characters
 @command(
     "submit",
     journal_exit_codes("all were submitted", "some were refused, the others submitted"),
-    "agentjobs submit 'Fix it' --journal postgresql://host/jobs",
+    "agentjobs submit 'Fix it' --journal postgresql:///jobs",
 )
 @input_options
 @journal_option(_JOURNAL)
@@ -114,7 +114,7 @@ async def _submit(context: Context, tasks: Tasks, address: str, changes: Mapping
 @command(
     "worker",
     exit_codes("with --until-done, all completed, but for what was abandoned"),
-    "agentjobs worker postgresql://host/jobs --until-done",
+    "agentjobs worker postgresql:///jobs --until-done",
 )
 @journal_argument(_JOURNAL, "agentjobs worker postgresql+psycopg://host/database", exists=False)
 @click.option(

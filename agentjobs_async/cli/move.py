@@ -15,7 +15,7 @@ from agentjobs_async.cli.process import Context, run_action
 __all__ = ["move"]
 
 
-@command("move", journal_exit_codes("all rows were moved"), "agentjobs move --from run.db --to postgresql://host/jobs")
+@command("move", journal_exit_codes("all rows were moved"), "agentjobs move --from run.db --to postgresql:///jobs")
 @click.option("--from", "source", metavar="FILE|URL", type=TEXT, required=True, help="The journal; nothing may use it.")
 @click.option(
     "--to",

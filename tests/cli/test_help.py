@@ -1,7 +1,11 @@
 import os
 import re
+import shlex
+from contextlib import redirect_stdout
+from io import StringIO
 from itertools import product
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -19,18 +23,54 @@ def test_help_names_commands_and_codes() -> None:
     assert all(f"\n    {code:<5}" in shown.output for code in (0, 1, 2, 3, 4, 130))
 
 
-def test_help_of_a_command(capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every command has a help, on standard output, that fits; that of `status` says what each format is for."""
+@pytest.fixture(scope="module")
+def pages() -> dict[tuple[int, str], str]:
+    """The help page of each command, by the width of the terminal."""
     shown = {}
-    for columns, command in product((40, 60, 80), COMMANDS):
-        monkeypatch.setenv("COLUMNS", str(columns))
-        assert main([command, "--help"]) == 0
-        shown[command] = capsys.readouterr().out
-        assert max(map(len, shown[command].splitlines())) <= columns, (command, columns)
-    assert "\n    0 " not in shown["serve"]
-    usage = {command: text.partition(" [OPTIONS]")[0] for command, text in shown.items()}
-    assert usage == {command: f"Usage: agentjobs {command}" for command in shown}
-    assert "A table for people, one in Markdown, or a JSON object per row." in " ".join(shown["status"].split())
+    with pytest.MonkeyPatch.context() as patch:
+        for columns, name in product((40, 60, 80), COMMANDS):
+            patch.setenv("COLUMNS", str(columns))
+            with redirect_stdout(StringIO()) as page:
+                assert main([name, "--help"]) == 0
+            shown[columns, name] = page.getvalue()
+    return shown
+
+
+def commands() -> dict[str, click.Command]:
+    context = click.Context(_agentjobs)
+    return {name: found for name in COMMANDS if (found := _agentjobs.get_command(context, name))}
+
+
+def test_help_of_a_command(pages: dict[tuple[int, str], str]) -> None:
+    """Every command has a help, on standard output, that fits; that of `status` says what each format is for."""
+    wide = [place for place, page in pages.items() if max(map(len, page.splitlines())) > place[0]]
+    assert wide == []
+    assert "\n    0 " not in pages[80, "serve"]
+    usage = {name: pages[80, name].partition(" [OPTIONS]")[0] for name in COMMANDS}
+    assert usage == {name: f"Usage: agentjobs {name}" for name in COMMANDS}
+    assert "A table for people, one in Markdown, or a JSON object per row." in " ".join(pages[80, "status"].split())
+
+
+def test_no_name_is_torn(pages: dict[tuple[int, str], str]) -> None:
+    """No page breaks a line within the name of an option or a hyphenated word."""
+    torn = [place for place, page in pages.items() if re.search(r"\w-$", page, re.MULTILINE)]
+    assert torn == []
+
+
+def test_each_page_ends_with_an_example(pages: dict[tuple[int, str], str]) -> None:
+    """The last line of each page is a command that is valid as it stands, and fits 60 columns in one line."""
+    for name, command in commands().items():
+        title, example = pages[60, name].splitlines()[-2:]
+        program, named, *arguments = shlex.split(example)
+        assert (title.strip(), program, named) == ("Example:", "agentjobs", name)
+        context = command.make_context(name, arguments)
+        assert context.params is not None
+
+
+def test_the_example_of_run(pages: dict[tuple[int, str], str], capsys: Captured) -> None:
+    """The first example that a newcomer sees runs without a service."""
+    assert main(shlex.split(pages[60, "run"].splitlines()[-1])[1:]) == 0
+    assert capsys.readouterr().out.endswith("\n1 completed\n")
 
 
 def test_json_is_documented(capsys: Captured) -> None:

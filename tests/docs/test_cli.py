@@ -4,11 +4,12 @@ from pathlib import Path
 import pytest
 
 from agentjobs_async.__main__ import main
+from agentjobs_async.cli.main import COMMANDS
 from agentjobs_async.testing import Emulator, JobScript
 from tests.docs.samples import blocks, shell
 from tests.test_docs import ROOT, table_below
 
-FIRST, STEPS, BATCH, TABLE, SETTLING, MANY, EXPORT = blocks("cli", "sh")
+FIRST, STEPS, BATCH, TABLE, SETTLING, LOOP, MANY, EXPORT = blocks("cli", "sh")
 
 
 async def test_first_line(tmp_path: Path) -> None:
@@ -45,6 +46,21 @@ async def test_batch(emulator: Emulator, tmp_path: Path) -> None:
     assert emulator.agents_started["Document page 8"] == 1
 
 
+async def test_loop(emulator: Emulator, tmp_path: Path) -> None:
+    """The loop tries what fails until it has had its tries, and ends."""
+    emulator.script(JobScript(duration=0, outcome="failed"))
+    await shell("agentjobs run 'Document page 7' --journal run.db", tmp_path)
+    await shell(LOOP.replace("sleep 60", "sleep 0"), tmp_path)
+    assert emulator.agents_started == {"Document page 7": 3}
+
+
+def test_commands() -> None:
+    """The page begins with the table of all commands, in the order and in the words of the help."""
+    page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    table = "".join(f"| `{name}` | {words} |\n" for name, (_, words) in COMMANDS.items())
+    assert page.startswith(f"# Command line\n\n| command | what it does |\n|---|---|\n{table}\n")
+
+
 async def test_many_items(emulator: Emulator, tmp_path: Path) -> None:
     """The lines for many items show them, name those that would be tried again, and settle that of a file."""
     emulator.script(JobScript(duration=0))
@@ -77,8 +93,10 @@ async def test_table(emulator: Emulator, tmp_path: Path) -> None:
 
 
 def test_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
-    """The table names the exit codes of the help."""
+    """The table names the exit codes of the help, and says the same of 0."""
     assert main(["--help"]) == 0
-    of_help = re.findall(r"(?:^    |; )(\d+)\b", capsys.readouterr().out, re.MULTILINE)
+    shown = capsys.readouterr().out
+    of_help = re.findall(r"(?:^    |; )(\d+)\b", shown, re.MULTILINE)
     rows = table_below(ROOT / "docs" / "cli.md", "Exit codes")
     assert [code for row in rows for code in row[0].split(", ")] == of_help
+    assert f"\n    0    {rows[0][1]}\n" in shown
