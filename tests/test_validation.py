@@ -122,11 +122,13 @@ def test_count() -> None:
 
 
 def test_instance() -> None:
-    """A setting is of its kind or None; anything else is refused by its name and its type, not quoted."""
+    """A setting is of its kind or None; anything else, the class too, is refused by its name, not quoted."""
     assert checked_instance("budget", None, dict) is None
     assert checked_instance("budget", {}, dict) == {}
     with pytest.raises(InvalidInputError, match=r"^budget must be of type dict, not str$"):
         checked_instance("budget", "marmalade", dict)
+    with pytest.raises(InvalidInputError, match=r"^budget must be of type dict, not <class 'dict'>$"):
+        checked_instance("budget", dict, dict)
 
 
 async def coroutine_function() -> None: ...

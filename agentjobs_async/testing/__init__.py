@@ -1,11 +1,10 @@
-"""An emulator of the service for tests; it shares no code with the client."""
+"""An emulator of the service for tests; it shares no code of an exchange with the client."""
 
-from agentjobs_async.testing._service import RateLimit
-from agentjobs_async.testing.emulator import Emulator
-from agentjobs_async.testing.faults.fault import Fault, FaultPlan
-from agentjobs_async.testing.origin import ForeignOrigin
-from agentjobs_async.testing.records import ReceivedRequest, StartedJob
-from agentjobs_async.testing.scripts import JobScript, RandomScripts
+from agentjobs_async.testing._emulator import Emulator, ForeignOrigin
+from agentjobs_async.testing._faults.fault import Fault, FaultPlan
+from agentjobs_async.testing._messages import ReceivedRequest
+from agentjobs_async.testing._scripts import JobScript, RandomScripts
+from agentjobs_async.testing._service import RateLimit, StartedJob
 
 __all__ = [
     "Emulator",

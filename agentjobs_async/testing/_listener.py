@@ -12,7 +12,7 @@ from aiohttp import StreamReader, web
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http import HttpProcessingError, RawRequestMessage, StreamWriter
 
-from agentjobs_async.testing.records import ReceivedRequest, without_shown_credentials
+from agentjobs_async.testing._messages import ReceivedRequest, without_shown_credentials
 
 _LOGGER = logging.getLogger("agentjobs_async.testing")
 _CLOSE_SECONDS = 1.0  # the longest wait for handlers, which are cancelled before it
@@ -79,17 +79,14 @@ class _Sent(web.StreamResponse):
         """Write nothing."""
 
 
-@attrs.frozen
-class _Connection:
-    number: int
-    transport: asyncio.Transport
-
-
 class _Handler(web.RequestHandler):
-    """Speaks HTTP on one connection."""
+    """Speaks HTTP on one connection, the one of this number."""
 
-    def __init__(self, manager: web.Server, *, loop: asyncio.AbstractEventLoop, **settings: Any) -> None:
-        super().__init__(manager, loop=loop, **settings)
+    def __init__(self, manager: web.Server, number: int) -> None:
+        # No lingering: by then each body has been read as a whole, and a broken one never ends.
+        settings: dict[str, Any] = {"access_log": None, "lingering_time": 0}
+        super().__init__(manager, loop=asyncio.get_running_loop(), **settings)
+        self.number = number
         self.ended = asyncio.Event()
         self._answered = 0
         self._last_body: StreamReader | None = None
@@ -138,29 +135,6 @@ class _Handler(web.RequestHandler):
         return answer
 
 
-class _Server(web.Server):
-    """Numbers the connections in the order in which they are made."""
-
-    def __init__(
-        self, handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]], next_number: Callable[[], int]
-    ) -> None:
-        super().__init__(handler, handler_cancellation=True)
-        self._next_number = next_number
-        self.open: dict[Any, _Connection] = {}
-
-    def __call__(self) -> web.RequestHandler:
-        # No lingering: by then each body has been read as a whole, and a broken one never ends.
-        return _Handler(self, loop=asyncio.get_running_loop(), access_log=None, lingering_time=0)
-
-    def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
-        super().connection_made(handler, transport)
-        self.open[handler] = _Connection(self._next_number(), transport)
-
-    def connection_lost(self, handler: web.RequestHandler, exc: BaseException | None = None) -> None:
-        super().connection_lost(handler, exc)
-        del self.open[handler]
-
-
 class Listener:
     """Listens on one port and counts the connections; closing waits for no hanging exchange.
 
@@ -192,7 +166,7 @@ class Listener:
 
     async def open(self) -> None:
         """Start the server."""
-        self._server = _Server(self._respond, self._next_number)
+        self._server = web.Server(self._respond, handler_cancellation=True)
         await self.listen()
 
     async def listen(self) -> None:
@@ -206,7 +180,7 @@ class Listener:
         # As many waiting connections as the system allows: it drops the first packets of those beyond, so that a client
         # gets through a second later, or takes for made a connection that the server never sees.
         self._listening = [
-            await loop.create_server(self._server, **place, backlog=socket.SOMAXCONN, reuse_address=True)
+            await loop.create_server(self._new_handler, **place, backlog=socket.SOMAXCONN, reuse_address=True)
             for place in places or [{"host": self._host, "port": self.port}]
         ]
         self._held = []
@@ -225,8 +199,8 @@ class Listener:
             self._free_ports()
         for server in self._listening:
             server.close()
-        for connection in self._server.open.values():
-            if connection.transport is not keep:
+        for connection in self._server.connections:
+            if connection.transport is not None and connection.transport is not keep:
                 connection.transport.abort()
 
     async def close(self) -> None:
@@ -285,26 +259,27 @@ class Listener:
         await asyncio.sleep(0)
         await asyncio.sleep(0)
 
-    def _next_number(self) -> int:
+    def _new_handler(self) -> _Handler:
         self.accepted += 1
-        return self.accepted
+        return _Handler(self._server, self.accepted)
 
     async def _respond(self, request: web.BaseRequest) -> web.StreamResponse:
         self._track(request.task)
         protocol = request.protocol
-        assert isinstance(protocol, _Handler)  # noqa: S101 - as `_Server` makes them
+        assert isinstance(protocol, _Handler)  # noqa: S101 - as `_new_handler` makes them
         try:
-            keep_alive = await self._handle(await self._exchange(request, protocol.ended))
+            keep_alive = await self._handle(await self._exchange(request, protocol))
         except HttpProcessingError as error:
             return protocol.handle_error(request, 400, error)
         except ConnectionError:
             keep_alive = False
         return _Sent(keep_alive=keep_alive and request.keep_alive and protocol.takes_more and not self.refusing)
 
-    async def _exchange(self, request: web.BaseRequest, ended: asyncio.Event) -> Exchange:
-        loop = asyncio.get_running_loop()
-        connection = self._server.open[request.protocol]
-        writer = StreamWriter(request.protocol, loop)
+    async def _exchange(self, request: web.BaseRequest, handler: _Handler) -> Exchange:
+        loop, transport = asyncio.get_running_loop(), handler.transport
+        if transport is None:
+            raise ConnectionAbortedError("the client is gone")
+        writer = StreamWriter(handler, loop)
         if request.headers.get("Expect", "").lower() == "100-continue":
             await writer.write(_CONTINUE)
         received = ReceivedRequest(
@@ -313,6 +288,6 @@ class Listener:
             headers=without_shown_credentials(request.headers.items()),
             body=await request.content.read(),
             at=loop.time(),
-            connection=connection.number,
+            connection=handler.number,
         )
-        return Exchange(received, connection.transport, writer, self.spawn, ended)
+        return Exchange(received, transport, writer, self.spawn, handler.ended)

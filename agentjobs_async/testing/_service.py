@@ -3,7 +3,6 @@
 import json
 import math
 import re
-import sys
 from collections import Counter, defaultdict, deque
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -11,13 +10,11 @@ from urllib.parse import quote, unquote
 
 import attrs
 
-from agentjobs_async.testing._answers import Answer, error
-from agentjobs_async.testing._checks import number
-from agentjobs_async.testing.records import ReceivedRequest, StartedJob
-from agentjobs_async.testing.scripts import ScriptOf
+from agentjobs_async._validation import checked_count, checked_seconds, validator
+from agentjobs_async.testing._messages import Answer, ReceivedRequest, error
+from agentjobs_async.testing._scripts import JobScript, ScriptOf
 
-_SPAN = number("a finite number of seconds above 0", 0, sys.float_info.max, above=True)
-_COUNT_OR_NONE: Any = attrs.validators.optional(number("a whole number from 0 on", 0, kinds=int))
+_count_or_none: Any = validator(checked_count, optional=True, least=0)
 
 
 @attrs.frozen
@@ -27,12 +24,12 @@ class RateLimit:
     `None` is for any number.
 
     Raises:
-        ValueError: `creates` or `reads` is negative, or `per` is not above 0.
+        InvalidInputError: `creates` or `reads` is negative, or `per` is not above 0.
     """
 
-    creates: int | None = attrs.field(default=100, validator=_COUNT_OR_NONE)
-    per: float = attrs.field(default=3600.0, validator=_SPAN)
-    reads: int | None = attrs.field(default=None, validator=_COUNT_OR_NONE, kw_only=True)
+    creates: int | None = attrs.field(default=100, validator=_count_or_none)
+    per: float = attrs.field(default=3600.0, validator=validator(checked_seconds))
+    reads: int | None = attrs.field(default=None, validator=_count_or_none, kw_only=True)
 
 
 class RateWindow:
@@ -63,6 +60,27 @@ class RateWindow:
 _ALL_PROJECTS = ""  # no project has this id
 
 _ORIGIN = re.compile("^https?://[^/?]*", re.IGNORECASE)
+
+
+@attrs.frozen(kw_only=True)
+class StartedJob:
+    """A job whose agent was started.
+
+    Args:
+        job_id: Its id.
+        project_id: The project it belongs to.
+        prompt: The prompt it was created with.
+        script: Its script.
+        started_at: Seconds on the loop's clock.
+        created_at: The same moment as an aware UTC time.
+    """
+
+    job_id: str
+    project_id: str
+    prompt: str
+    script: JobScript
+    started_at: float
+    created_at: datetime
 
 
 @attrs.frozen

@@ -21,25 +21,19 @@ def entered_in_thread(manager: M) -> Iterator[M]:
     Args:
         manager: The manager, which returns itself when it is entered.
     """
-    with _loop_in_thread() as loop:
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, name="agentjobs-emulator", daemon=True)
+    thread.start()
 
-        def run(work: Coroutine[Any, Any, Any]) -> Any:
-            return asyncio.run_coroutine_threadsafe(work, loop).result()
+    def run(work: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, loop).result()
 
+    try:
         run(manager.__aenter__())
         try:
             yield manager
         finally:
             run(manager.__aexit__(None, None, None))
-
-
-@contextmanager
-def _loop_in_thread() -> Iterator[asyncio.AbstractEventLoop]:
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, name="agentjobs-emulator", daemon=True)
-    thread.start()
-    try:
-        yield loop
     finally:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import pytest
 import pytest_asyncio
 
+from agentjobs_async.testing._emulator import Emulator
 from agentjobs_async.testing._threads import blocked_loop_reported, entered_in_thread
-from agentjobs_async.testing.emulator import Emulator
 
 if TYPE_CHECKING:
     from agentjobs_async import AgentJobsSession

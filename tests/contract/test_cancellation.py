@@ -24,7 +24,7 @@ from agentjobs_async import (
     WaitEnded,
 )
 from agentjobs_async.testing import Emulator, JobScript
-from agentjobs_async.testing.faults.plans import Plans
+from agentjobs_async.testing._faults.plans import Plans
 from tests.contract.sockets import Mute, connections, full_listener, silent_listener
 from tests.contract.ways import ENDLESS, Waiting, met_by
 from tests.polled import every, let_go

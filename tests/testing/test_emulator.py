@@ -1,6 +1,7 @@
-"""The emulator as a whole, over real sockets."""
+"""The emulator as a whole, over real sockets, and its foreign origin."""
 
 import asyncio
+import json
 import logging
 import math
 import sys
@@ -11,9 +12,9 @@ import aiohttp
 import pytest
 
 from agentjobs_async import AgentJobsSession
-from agentjobs_async.testing import Emulator, JobScript, RateLimit
-from agentjobs_async.testing.faults.grammar import FAULTS
-from agentjobs_async.testing.records import without_shown_credentials
+from agentjobs_async.testing import Emulator, ForeignOrigin, JobScript, RateLimit
+from agentjobs_async.testing._faults.fault import FAULTS
+from agentjobs_async.testing._messages import without_shown_credentials
 from tests.rows import failures, failures_in_turn
 from tests.testing.wire import JOBS, ask, connected, create, read, read_reply, request, start
 
@@ -159,7 +160,7 @@ def test_settings_out_of_bounds() -> None:
     """A speed that is not above 0, and a negative latency, are refused."""
 
     def check(name: str, value: object) -> None:
-        with pytest.raises(ValueError, match="latency must be at least 0, and speed above 0"):
+        with pytest.raises(ValueError, match=f"{name} must be a"):
             Emulator(**{name: value})  # type: ignore[arg-type]  # what is refused
 
     speeds, latencies = (0, -1, math.inf, math.nan, True, "2", None), (-0.1, math.inf, math.nan, False, "0")
@@ -259,3 +260,17 @@ async def test_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         async with AgentJobsSession() as session:
             job = await session.create_job("write")
         assert emulator.jobs[job.id].project_id == "api"
+
+
+async def test_counts_and_forges() -> None:
+    """It records every request, and answers it with a forged job."""
+    async with ForeignOrigin() as origin:
+        host, port = origin.url.removeprefix("http://").split(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(b"GET /any HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        head, _, body = (await reader.read()).partition(b"\r\n\r\n")
+        writer.close()
+    assert head.startswith(b"HTTP/1.1 200 OK")
+    assert json.loads(body)["status"] == "completed"
+    assert [(request.method, request.target) for request in origin.requests] == [("GET", "/any")]
+    assert origin.connections == 1

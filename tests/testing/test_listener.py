@@ -115,7 +115,7 @@ async def test_half_closed_client() -> None:
                 await writer.drain()
             writer.write_eof()
             assert await reader.read() == b"<1><2>"
-            await until(lambda: not echo.listener._server.open)
+            await until(lambda: not echo.listener._server.connections)
             writer.close()
 
 
@@ -141,7 +141,7 @@ async def test_half_closed_amid_a_request() -> None:
             writer.write(sent)
             writer.write_eof()
             assert await reader.read() == b""
-            await until(lambda: not echo.listener._server.open)
+            await until(lambda: not echo.listener._server.connections)
             writer.close()
     assert echo.exchanges == []
 
@@ -199,7 +199,7 @@ async def test_good_request_before_a_broken_one(caplog: pytest.LogCaptureFixture
         writer.write(post(b"1234"))
         await until(lambda: echo.exchanges)
         writer.write(b"nonsense\r\n\r\n")
-        await until(lambda: [handler for handler in echo.listener._server.open if handler._messages])
+        await until(lambda: [handler for handler in echo.listener._server.connections if handler._messages])
         echo.delay.set()
         assert (await reader.read()).startswith(b"<1234>HTTP/1.0 400 ")
         writer.close()
@@ -214,7 +214,7 @@ async def test_body_that_is_no_http() -> None:
         await until(lambda: echo.listener._tasks)
         writer.write(b"nonsense\r\n\r\n")
         writer.close()
-        await until(lambda: not echo.listener._server.open)
+        await until(lambda: not echo.listener._server.connections)
     assert echo.exchanges == []
 
 

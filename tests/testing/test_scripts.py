@@ -4,8 +4,9 @@ import math
 
 import pytest
 
-from agentjobs_async.testing import JobScript, RandomScripts
-from agentjobs_async.testing.scripts import ScriptTable
+from agentjobs_async import InvalidInputError
+from agentjobs_async.testing import Emulator, JobScript, RandomScripts
+from agentjobs_async.testing._scripts import ScriptTable
 from tests.rows import failures
 
 
@@ -38,7 +39,7 @@ def test_no_script() -> None:
     """A script that is not valid is refused by the name of its setting."""
 
     def check(script: type, name: str, value: object) -> None:
-        with pytest.raises(ValueError, match=f"'{name}' must be"):
+        with pytest.raises(ValueError, match=f"{name} must be"):
             script(**{name: value})
 
     stages: list[object] = [((2, "a"), (1, "b")), "ab", 5, ((1, None),)]
@@ -52,6 +53,15 @@ def test_no_script() -> None:
         (RandomScripts, "failed", 1.5),
     ]
     assert failures(check, *rows) == {}
+
+
+def test_a_class_is_no_script() -> None:
+    """A class in place of an instance is refused, before a job would get it."""
+    for script in (JobScript, RandomScripts):
+        with pytest.raises(InvalidInputError, match=rf"script must be a JobScript, or a function .*{script.__name__}"):
+            Emulator(script=script)  # type: ignore[arg-type]  # what is refused
+    with pytest.raises(InvalidInputError, match=r"script must be of type JobScript, not <class .*JobScript'>"):
+        Emulator().script(JobScript)  # type: ignore[arg-type]  # what is refused
 
 
 def test_default_may_be_a_function() -> None:

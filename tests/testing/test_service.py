@@ -1,12 +1,14 @@
-"""The service without faults."""
+"""The service without faults, and its limits."""
 
+import math
 from datetime import UTC, datetime
 from typing import Any
 
 import attrs
+import pytest
 
 from agentjobs_async.testing import JobScript, RateLimit, ReceivedRequest
-from agentjobs_async.testing._service import EmulatedService, Place, locate, read_prompt
+from agentjobs_async.testing._service import EmulatedService, Place, RateWindow, locate, read_prompt
 from tests.rows import failures
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -176,3 +178,29 @@ def test_read_limit() -> None:
     assert [limited.answer(read, NOW).status for read in reads * 2] == [404, 404, 429, 429]
     limited.limit(None)
     assert [limited.answer(read, NOW).status for read in reads * 2] == [404] * 4
+
+
+def test_window_slides() -> None:
+    """A create is allowed again when its span has passed; until then the seconds are rounded up."""
+    window = RateWindow(2, per=10)
+    assert [window.take("docs", now) for now in (0.0, 1.5, 2.0, 10.0, 10.1)] == [None, None, 8, None, 2]
+
+
+def test_no_limit() -> None:
+    """A limit that is not valid is refused by the name of its setting."""
+    with pytest.raises(ValueError, match="creates must be"):
+        RateLimit(creates=-1)
+    with pytest.raises(ValueError, match="reads must be"):
+        RateLimit(reads=-1)
+    with pytest.raises(ValueError, match="per must be"):
+        RateLimit(per=0)
+    with pytest.raises(ValueError, match="creates must be a whole number of at least 0, not"):
+        RateLimit(creates=1.5)  # type: ignore[arg-type]  # what is tested
+    with pytest.raises(ValueError, match="per must be a finite number of seconds above 0, not inf"):
+        RateLimit(per=math.inf)
+
+
+def test_projects_have_their_own_windows() -> None:
+    """The creates of one project do not count for another."""
+    window = RateWindow(1, per=3600)
+    assert [window.take("docs", 0.0), window.take("web", 0.0), window.take("docs", 0.0)] == [None, None, 3600]

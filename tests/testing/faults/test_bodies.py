@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from agentjobs_async.testing.faults.bodies import FORMS, compressed, padded
+from agentjobs_async.testing._faults.bodies import FORMS, GZIP_FORMS
 
 TEXT = json.dumps({"id": "job_1", "status": "active"})
 
@@ -41,23 +41,17 @@ def test_key_twice() -> None:
     assert [value for name, value in pairs if name == "status"] == ["completed", "active"]
 
 
-def test_padded() -> None:
-    """White space pads a document to the size, and never shortens it."""
-    assert len(padded(TEXT, 1000)) == 1000
-    assert padded(TEXT, 1) == TEXT.encode()
-
-
 def test_compressed() -> None:
     """The good form decompresses, the cut one ends early, the false one is not compressed."""
-    assert gzip.decompress(compressed("", TEXT, 0)).decode() == TEXT
+    assert gzip.decompress(GZIP_FORMS[""](TEXT, 0)).decode() == TEXT
     with pytest.raises(EOFError):
-        gzip.decompress(compressed("cut", TEXT, 0))
-    assert compressed("false", TEXT, 0).decode() == TEXT
+        gzip.decompress(GZIP_FORMS["cut"](TEXT, 0))
+    assert GZIP_FORMS["false"](TEXT, 0).decode() == TEXT
 
 
 def test_bomb() -> None:
     """A bomb of any size, a multiple of a block or not, is small, expands by that size and has a valid checksum."""
     for size in (0, 1, 1000, 1_048_575, 8 * 1_048_576):
-        small = compressed("bomb", TEXT, size)
+        small = GZIP_FORMS["bomb"](TEXT, size)
         assert len(small) < 10_000
         assert gzip.decompress(small) == TEXT.encode() + b" " * size

@@ -1,4 +1,4 @@
-"""Faults and plans as values."""
+"""Faults and plans as values, and the words of their text."""
 
 import pickle
 
@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentjobs_async.testing import Fault, FaultPlan
-from agentjobs_async.testing.faults.grammar import FAULTS
+from agentjobs_async.testing._faults.fault import FAULTS, check_kind, check_option, json_or_plain, plain, split
+from agentjobs_async.testing._faults.kinds import is_status
 from tests.rows import failures
 
 
@@ -62,14 +63,13 @@ def test_starts_agent() -> None:
 
 
 def test_options_by_name() -> None:
-    """The last of several values is the value of an option, and a number has a default."""
+    """The last of several values is the value of an option; without a value it has none."""
     fault = Fault.parse('429 retry-after=2 retry-after="a b"')
     assert (fault.values("retry-after"), fault.option("retry-after"), fault.option("date")) == (
         ["2", "a b"],
         "a b",
         None,
     )
-    assert (fault.number("by", 3), Fault.parse("short by=4").number("by", 3)) == (3, 4)
 
 
 def test_amount() -> None:
@@ -102,3 +102,65 @@ def test_values_travel() -> None:
     plan = FaultPlan.parse("500 x2 then hang:body")
     assert pickle.loads(pickle.dumps(plan)) == plan  # noqa: S301 - our own bytes
     assert hash(plan) == hash(FaultPlan.parse(str(plan)))
+
+
+def test_split_keeps_quotes_together() -> None:
+    """White space splits a text, except in quotes."""
+    assert split(r' 500  error="not \" now" x2 ') == ["500", r'error="not \" now"', "x2"]
+
+
+def test_split_refuses_an_open_quote() -> None:
+    """An open quote raises an error that shows the text."""
+    with pytest.raises(ValueError, match="a quote is open"):
+        split('500 error="now')
+
+
+def test_statuses() -> None:
+    """A status has three digits, the first not 0."""
+    assert [text for text in ("", "99", "099", "100", "999", "1000") if is_status(text)] == ["100", "999"]
+
+
+def test_unknown_kinds() -> None:
+    """A kind that does not exist with that `where` raises an error that names it."""
+
+    def check(kind: str, where: str) -> None:
+        with pytest.raises(ValueError, match=f"no such fault: {kind}"):
+            check_kind(kind, where)
+
+    rows = [("reset", "nowhere"), ("explode", ""), ("500", "body"), ("missing", ""), ("endless", "")]
+    assert failures(check, *rows) == {}
+
+
+def test_near_kinds() -> None:
+    """The error for a misspelt kind names the nearest one, or says what a status is; otherwise it has no advice."""
+    with pytest.raises(ValueError, match=r"did you mean hang:body\?"):
+        check_kind("hang", "bdy")
+    with pytest.raises(ValueError, match=r"^no such fault: 50; an HTTP status has three digits$"):
+        check_kind("50", "")
+    with pytest.raises(ValueError, match=r"^no such fault: zzz$"):
+        check_kind("zzz", "")
+
+
+def test_unreadable_options() -> None:
+    """An option that a kind does not have, or whose value is not valid, raises an error that says so."""
+
+    def check(kind: str, name: str, text: str, reason: str) -> None:
+        with pytest.raises(ValueError, match=reason):
+            check_option(kind, name, text)
+
+    rows = [
+        ("ok", "by", "1", "no option by"),
+        ("short", "by", "-1", "by must be a whole number from 0 on, not -1"),
+        ("hang", "for", "nan", "for must be a number from 0 on, not nan"),
+        ("hang", "for", "long", "for must be a number from 0 on, not long"),
+        ("short", "by", "1.5", "by must be a whole number from 0 on, not 1.5"),
+        ("500", "error", "two words", "needs quotes"),
+        ("ok", "code", "99", "no such status"),
+    ]
+    assert failures(check, *rows) == {}
+
+
+def test_values() -> None:
+    """Text may be in quotes; a field is JSON, or else text."""
+    assert [plain('"a b"'), plain("ab"), plain("7")] == ["a b", "ab", "7"]
+    assert [json_or_plain(text) for text in ("null", "7", '"7"', "../x")] == [None, 7, "7", "../x"]

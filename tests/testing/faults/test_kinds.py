@@ -1,8 +1,15 @@
 """The table of fault kinds."""
 
 from agentjobs_async.testing import Fault
-from agentjobs_async.testing.faults.kinds import KINDS, Kind
+from agentjobs_async.testing._faults.kinds import KINDS, Kind
 from tests.rows import failures
+
+
+def test_padded() -> None:
+    """White space pads a document to the size, and never shortens it."""
+    padded = KINDS["padded"].body
+    assert padded("{}", "", 1000) == b"{}" + b" " * 998
+    assert padded("{}", "", 1) == b"{}"
 
 
 def test_help() -> None:

@@ -1,7 +1,7 @@
 """Running plans."""
 
 from agentjobs_async.testing import Fault, FaultPlan
-from agentjobs_async.testing.faults.plans import Plans, RunningPlan, Subject
+from agentjobs_async.testing._faults.plans import Plans, RunningPlan, Subject
 
 CREATE = Subject(operation="create", project_id="docs", prompt="write")
 GET = Subject(operation="get", project_id="docs", job_id="job_1", prompt="write")

@@ -8,8 +8,8 @@ from typing import Any
 from urllib.parse import unquote
 
 from agentjobs_async.testing import Fault
-from agentjobs_async.testing._answers import Answer, Message
-from agentjobs_async.testing.faults.responses import apply_fault, forge, placeholders
+from agentjobs_async.testing._faults.responses import apply_fault, forge, placeholders
+from agentjobs_async.testing._messages import Answer, Message
 from tests.rows import failures
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -6,10 +6,8 @@ from operator import itemgetter
 
 import attrs
 
-from agentjobs_async.testing.faults.fault import Fault, FaultPlan
-from agentjobs_async.testing.faults.grammar import kind_of
-
-__all__ = ["Plans", "RunningPlan", "Subject"]
+from agentjobs_async.testing._faults.fault import Fault, FaultPlan
+from agentjobs_async.testing._faults.kinds import kind_of
 
 Wanted = tuple[str | None, str | None, str | None]
 """The project, job and prompt that a plan applies to; `None` for any."""

@@ -8,12 +8,10 @@ from email.utils import format_datetime
 
 import attrs
 
-from agentjobs_async.testing._answers import Answer, Message
-from agentjobs_async.testing.faults.bodies import replaced
-from agentjobs_async.testing.faults.fault import Fault
-from agentjobs_async.testing.faults.grammar import kind_of, plain
-
-__all__ = ["apply_fault", "forge", "placeholders"]
+from agentjobs_async.testing._faults.bodies import replaced
+from agentjobs_async.testing._faults.fault import Fault, plain
+from agentjobs_async.testing._faults.kinds import kind_of
+from agentjobs_async.testing._messages import Answer, Message
 
 _BODILESS = frozenset({*range(100, 200), 204, 205, 304})  # HTTP allows these no body
 _NO_LENGTH = frozenset({*range(100, 200), 204})  # HTTP allows these no Content-Length

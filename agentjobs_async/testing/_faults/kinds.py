@@ -1,37 +1,16 @@
 """The table of fault kinds: a row has the options of a kind, its effect on an answer, and its help."""
 
+import re
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from functools import cache
 from math import inf, nan
 from typing import Any
 
 import attrs
 
-from agentjobs_async.testing._answers import Answer, Message
+from agentjobs_async.testing._faults import bodies, delivery
 from agentjobs_async.testing._listener import Exchange
-from agentjobs_async.testing.faults.bodies import (
-    FORMS,
-    GZIP_FORMS,
-    Fields,
-    compressed,
-    error_document,
-    padded,
-    replaced,
-    without,
-)
-from agentjobs_async.testing.faults.delivery import (
-    ENDLESS,
-    close,
-    drip,
-    endless,
-    hang,
-    overlong,
-    reset,
-    short,
-    surplus,
-    whole,
-)
-
-__all__ = ["KINDS", "STATUS", "Amount", "Kind"]
+from agentjobs_async.testing._messages import Answer, Message
 
 _BREAKS = ("", "headers", "body", "after")
 
@@ -82,9 +61,11 @@ class Kind:
     amount: Amount | None = None
     texts: Collection[str] = ()
     fields: bool = False
-    document: Callable[[Answer, str, Fields], Mapping[str, Any]] = lambda answer, _where, _fields: answer.document
+    document: Callable[[Answer, str, bodies.Fields], Mapping[str, Any]] = lambda answer, _where, _fields: (
+        answer.document
+    )
     body: Callable[[str, str, float], bytes] = lambda text, _where, _amount: text.encode()
-    deliver: Callable[[Exchange, Message, str, float], Awaitable[bool]] = whole
+    deliver: Callable[[Exchange, Message, str, float], Awaitable[bool]] = delivery.whole
     content_types: Mapping[str, str] = {}
     content_encoding: str | None = None
     forges: bool = False
@@ -109,70 +90,72 @@ KINDS: dict[str, Kind] = {
     ),
     "reset": Kind(
         where=_BREAKS,
-        deliver=reset,
+        deliver=delivery.reset,
         help="Breaks the connection with a RST before the answer, halfway through its headers or body, or after it.",
     ),
-    "close": Kind(where=_BREAKS, deliver=close, help="Closes the connection with a FIN at one of those points."),
+    "close": Kind(
+        where=_BREAKS, deliver=delivery.close, help="Closes the connection with a FIN at one of those points."
+    ),
     "hang": Kind(
         where=("", "headers", "body"),
         amount=Amount("for", inf),
-        deliver=hang,
+        deliver=delivery.hang,
         help="Sends nothing for that many seconds, before the answer or halfway through its headers or body. An "
         "endless silence ends when the client closes its side.",
     ),
-    "drip": Kind(amount=Amount("every", 1.0), deliver=drip, help="Sends one byte every that many seconds."),
+    "drip": Kind(amount=Amount("every", 1.0), deliver=delivery.drip, help="Sends one byte every that many seconds."),
     "short": Kind(
         amount=Amount("by", 10, whole=True),
-        deliver=short,
+        deliver=delivery.short,
         help="Sends that many bytes fewer than its Content-Length, which is raised for a shorter body, and closes.",
     ),
     "overlong": Kind(
         amount=Amount("by", 10, whole=True),
-        deliver=overlong,
+        deliver=delivery.overlong,
         help="Sends that many bytes more than its Content-Length.",
     ),
     "endless": Kind(
-        where=ENDLESS,
+        where=delivery.ENDLESS,
         amount=Amount("every", 0.0),
-        deliver=endless,
+        deliver=delivery.endless,
         help="Never ends; `every` is the pause between pieces in seconds.",
     ),
     "surplus": Kind(
         where=("", "bytes"),
         amount=Amount("after", 0.0),
         fields=True,
-        deliver=surplus,
+        deliver=delivery.surplus,
         forges=True,
         help="Sends an unrequested second answer that many seconds after the first: a forged, completed job with "
         "these fields, or bytes that are not HTTP.",
     ),
     "document": Kind(
         fields=True,
-        document=lambda answer, _where, fields: replaced(answer.document, fields),
+        document=lambda answer, _where, fields: bodies.replaced(answer.document, fields),
         help="Replaces fields of the document; ``source.ref=null`` replaces an inner one.",
     ),
     "missing": Kind(
         where=None,
-        document=lambda answer, where, _fields: without(answer.document, where),
+        document=lambda answer, where, _fields: bodies.without(answer.document, where),
         help="Removes a field from the document.",
     ),
     "padded": Kind(
         amount=Amount("bytes", 2_097_152, whole=True),
-        body=lambda text, _where, size: padded(text, int(size)),
+        body=lambda text, _where, size: text.encode().ljust(int(size)),
         help="Pads the document to that length with white space.",
     ),
     "body": Kind(
-        where=FORMS,
-        body=lambda text, where, _amount: FORMS[where](text),
+        where=bodies.FORMS,
+        body=lambda text, where, _amount: bodies.FORMS[where](text),
         content_types={"html": "text/html; charset=utf-8", "text": "text/plain"},
         help="Sends another body: no JSON; an encoding that is not UTF-8 (``utf-8`` is invalid UTF-8); a document with "
         "a lone surrogate, deep nesting, a number of 10,000 digits, NaN or a repeated key; one that is cut; another "
         "JSON value; an error document with the status of success.",
     ),
     "gzip": Kind(
-        where=GZIP_FORMS,
+        where=bodies.GZIP_FORMS,
         amount=Amount("bytes", 268_435_456, whole=True),
-        body=lambda text, where, size: compressed(where, text, int(size)),
+        body=lambda text, where, size: bodies.GZIP_FORMS[where](text, int(size)),
         content_encoding="gzip",
         help="Compresses the answer; ``:false`` only says so, ``:cut`` ends early, ``:bomb`` expands by that many "
         "bytes of white space.",
@@ -182,8 +165,19 @@ KINDS: dict[str, Kind] = {
 
 STATUS = Kind(
     texts=("error",),
-    document=error_document,
+    document=bodies.error_document,
     help="Answers with this HTTP status, from 300 to 599 with an error document. A redirect leads to the emulator's "
     "foreign origin.",
 )
 """Every HTTP status from 100 to 999."""
+
+
+def is_status(kind: str) -> bool:
+    """Return whether a kind is an HTTP status."""
+    return re.fullmatch("[1-9][0-9]{2}", kind) is not None
+
+
+@cache
+def kind_of(name: str) -> Kind:
+    """Return the row of a kind; the name must be checked: there are some thousand of them, statuses included."""
+    return STATUS if is_status(name) else KINDS[name]

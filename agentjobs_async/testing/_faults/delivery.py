@@ -13,22 +13,8 @@ import struct
 import sys
 from collections.abc import Callable, Iterator
 
-from agentjobs_async.testing._answers import Message
 from agentjobs_async.testing._listener import Exchange
-
-__all__ = [
-    "ENDLESS",
-    "close",
-    "drip",
-    "endless",
-    "hang",
-    "overlong",
-    "pause",
-    "reset",
-    "short",
-    "surplus",
-    "whole",
-]
+from agentjobs_async.testing._messages import Message
 
 _PIECE = b" " * 16_384  # bytes of one chunk of an endless body
 _GARBAGE = b"\x16\x03\x01 surplus bytes \r\n\r\n"  # begins like a TLS record, and is not HTTP

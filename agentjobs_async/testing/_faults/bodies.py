@@ -8,9 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any
 
-from agentjobs_async.testing._answers import Answer, reason
-
-__all__ = ["FORMS", "GZIP_FORMS", "Fields", "compressed", "error_document", "padded", "replaced", "without"]
+from agentjobs_async.testing._messages import Answer, reason
 
 Fields = Iterable[tuple[str, object]]
 
@@ -77,16 +75,6 @@ FORMS: dict[str, Callable[[str], bytes]] = {
 """The body that each form makes of the text of a good document."""
 
 
-def padded(text: str, size: int) -> bytes:
-    """Return a document padded with white space to `size` bytes, or as it is when that is shorter."""
-    return text.encode().ljust(size)
-
-
-def compressed(form: str, text: str, size: int) -> bytes:
-    """Return the body of a form of the gzip fault; `size` is the white space of a bomb, in bytes."""
-    return GZIP_FORMS[form](text, size)
-
-
 def _cut(text: str, _size: int) -> bytes:
     whole = gzip.compress(text.encode())
     return whole[: len(whole) // 2]
@@ -125,4 +113,4 @@ GZIP_FORMS: dict[str, Callable[[str, int], bytes]] = {
     "cut": _cut,
     "bomb": bomb,
 }
-"""The body that each form of the gzip fault makes of the text of a good document."""
+"""The body that each form of the gzip fault makes of the text of a good document, given the blanks of a bomb."""

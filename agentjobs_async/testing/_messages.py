@@ -1,12 +1,60 @@
-"""Answers of the service, and their bytes; they share no code with the client."""
+"""Requests as they arrive, answers of the service, and their bytes; they share no code with the client."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from http.client import responses
 from typing import Any, Self
 
 import attrs
+from multidict import CIMultiDict, CIMultiDictProxy
 
 Headers = tuple[tuple[str, str], ...]
+
+_SECRET = frozenset({"authorization", "proxy-authorization", "cookie"})
+
+
+class _Credential(str):
+    """A text whose repr is masked: neither the repr of its container nor a failing assertion shows it."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "'***'"
+
+
+def without_shown_credentials(headers: Iterable[tuple[str, str]]) -> CIMultiDictProxy[str]:
+    """Return headers whose values are whole, but whose repr shows no credential."""
+    return CIMultiDictProxy(
+        CIMultiDict((name, _Credential(value) if name.lower() in _SECRET else value) for name, value in headers)
+    )
+
+
+@attrs.frozen(kw_only=True)
+class ReceivedRequest:
+    """A request that arrived.
+
+    Args:
+        method: The HTTP method.
+        target: The request target exactly as sent: path and query.
+        headers: Case-insensitive; for a repeated header the first value, and `getall` returns all. The repr has no key.
+        body: The bytes of the body.
+        at: Seconds on the loop's clock.
+        connection: The number of its connection, from 1.
+        project_id: The project in the path, percent-decoded; `None` outside of the service's paths.
+        job_id: The job in the path, percent-decoded; `None` in any other path.
+        prompt: The prompt of a valid create, or of the job that is read.
+        fault: The text of the fault it met; `None` for none.
+    """
+
+    method: str
+    target: str
+    headers: Mapping[str, str]
+    body: bytes
+    at: float
+    connection: int
+    project_id: str | None = None
+    job_id: str | None = None
+    prompt: str | None = None
+    fault: str | None = None
 
 
 @attrs.frozen

@@ -2,41 +2,51 @@
 
 import random
 from collections.abc import Callable
+from math import inf
 from typing import Any, Literal, get_args
 
 import attrs
 from attrs import field
 
-from agentjobs_async.testing._checks import is_number, number
-
-__all__ = ["JobScript", "RandomScripts", "ScriptOf", "ScriptTable"]
+from agentjobs_async import InvalidInputError
+from agentjobs_async._validation import checked_instance, checked_seconds, validator
 
 EndStatus = Literal["completed", "failed", "archived"]
 
-_SECONDS = number("a number of seconds from 0 on", 0)
-_SHARE = number("a share from 0 to 1", 0, 1)
+_seconds = validator(checked_seconds, zero=True)
+
+
+def _check_duration(_script: object, attribute: "attrs.Attribute[Any]", value: Any) -> None:
+    if value != inf:
+        checked_seconds(attribute.name, value, zero=True)
+
+
+def _check_share(_scripts: object, attribute: "attrs.Attribute[Any]", value: Any) -> None:
+    if not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise InvalidInputError(f"{attribute.name} must be a share from 0 to 1, not {value!r:.100}")
 
 
 def _check_stages(_script: object, attribute: "attrs.Attribute[Any]", value: Any) -> None:
-    """Raise an error unless the value is pairs of a second and a status, in rising order."""
     try:
-        starts = [start for start, status in value if isinstance(status, str)]
-        fit = len(starts) == len(value) and all(map(is_number, starts)) and starts == sorted(starts)
+        starts = [checked_seconds("start", start, zero=True) for start, status in value if isinstance(status, str)]
+        fit = len(starts) == len(value) and starts == sorted(starts)
     except (TypeError, ValueError):
         fit = False
     if not fit:
-        raise ValueError(f"'{attribute.name}' must be pairs of second and status, in rising order, not {value!r:.100}")
+        raise InvalidInputError(
+            f"{attribute.name} must be pairs of second and status, in rising order, not {value!r:.100}"
+        )
 
 
-def _check_outcome(_script: object, _attribute: "attrs.Attribute[Any]", value: Any) -> None:
+def _check_outcome(_script: object, _attribute: object, value: Any) -> None:
     if value not in get_args(EndStatus):
         ends = ", ".join(get_args(EndStatus))
-        raise ValueError(f"'outcome' must be one of {ends}, not {value!r:.100}: other statuses belong in 'stages'")
+        raise InvalidInputError(f"outcome must be one of {ends}, not {value!r:.100}: others belong in stages")
 
 
-def _check_id(_script: object, attribute: "attrs.Attribute[Any]", value: Any) -> None:
+def _check_id(_script: object, _attribute: object, value: Any) -> None:
     if not (value is None or (isinstance(value, str) and value)):
-        raise ValueError(f"'{attribute.name}' must be a non-empty string, or None, not {value!r:.100}")
+        raise InvalidInputError(f"job_id must be a non-empty string, or None, not {value!r:.100}")
 
 
 @attrs.frozen(kw_only=True)
@@ -52,13 +62,13 @@ class JobScript:
         job_id: The id of the job; `None` numbers it.
 
     Raises:
-        ValueError: A time is negative, or the outcome is not a terminal status; other statuses belong in `stages`.
+        InvalidInputError: A time is negative, or the outcome is no terminal status; others belong in `stages`.
     """
 
-    duration: float = field(default=0.1, validator=_SECONDS)
+    duration: float = field(default=0.1, validator=_check_duration)
     outcome: EndStatus = field(default="completed", validator=_check_outcome)
     pull_request: bool = True
-    visible_after: float = field(default=0.0, validator=_SECONDS)
+    visible_after: float = field(default=0.0, validator=_seconds)
     stages: tuple[tuple[float, str], ...] = field(default=(), validator=_check_stages)
     job_id: str | None = field(default=None, validator=_check_id)
 
@@ -87,15 +97,15 @@ class RandomScripts:
         unchanged: The share of completed jobs that changed no file and so have no pull request, from 0 to 1.
 
     Raises:
-        ValueError: A time is negative, or a share is not from 0 to 1.
+        InvalidInputError: A time is negative, or a share is not from 0 to 1.
     """
 
     seed: int = 0
-    shortest: float = field(default=60.0, validator=_SECONDS)
-    longest: float = field(default=300.0, validator=_SECONDS)
-    failed: float = field(default=0.0, validator=_SHARE)
-    archived: float = field(default=0.0, validator=_SHARE)
-    unchanged: float = field(default=0.0, validator=_SHARE)
+    shortest: float = field(default=60.0, validator=_seconds)
+    longest: float = field(default=300.0, validator=_seconds)
+    failed: float = field(default=0.0, validator=_check_share)
+    archived: float = field(default=0.0, validator=_check_share)
+    unchanged: float = field(default=0.0, validator=_check_share)
 
     def __call__(self, project_id: str, prompt: str) -> JobScript:
         """Return the script of a job."""
@@ -116,11 +126,14 @@ class ScriptTable:
     """Chooses the newest script that matches a project and a prompt."""
 
     def __init__(self, default: JobScript | ScriptOf) -> None:
+        if isinstance(default, type) or not (isinstance(default, JobScript) or callable(default)):
+            raise InvalidInputError(f"script must be a JobScript, or a function that returns one, not {default!r:.100}")
         self._default = default
         self._scripts: list[tuple[JobScript, str | None, str | None]] = []
 
     def add(self, script: JobScript, project_id: str | None, prompt: str | None) -> None:
         """Add a script; `None` matches any project or prompt."""
+        checked_instance("script", script, JobScript)
         self._scripts.append((script, project_id, prompt))
 
     def __call__(self, project_id: str, prompt: str) -> JobScript:

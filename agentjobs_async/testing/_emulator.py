@@ -1,7 +1,9 @@
 """The emulator: the service as a real HTTP server on loopback."""
 
 import asyncio
+import json
 import logging
+import re
 from collections import Counter
 from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager
@@ -11,24 +13,21 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import attrs
 
-from agentjobs_async.testing._answers import Answer
+from agentjobs_async import InvalidInputError
+from agentjobs_async._validation import checked_count, checked_instance, checked_name, checked_seconds
+from agentjobs_async.testing._faults.delivery import pause
+from agentjobs_async.testing._faults.fault import Fault, FaultPlan
+from agentjobs_async.testing._faults.kinds import kind_of
+from agentjobs_async.testing._faults.plans import Plans, RunningPlan, Subject
+from agentjobs_async.testing._faults.responses import apply_fault, placeholders
 from agentjobs_async.testing._listener import Exchange, Listener
-from agentjobs_async.testing._service import EmulatedService, RateLimit, locate, read_prompt
-from agentjobs_async.testing._settings import check_settings, plan_of
+from agentjobs_async.testing._messages import Answer, Message, ReceivedRequest
+from agentjobs_async.testing._scripts import JobScript, ScriptOf, ScriptTable
+from agentjobs_async.testing._service import EmulatedService, RateLimit, StartedJob, locate, read_prompt
 from agentjobs_async.testing._threads import entered_in_thread
-from agentjobs_async.testing.faults.delivery import pause
-from agentjobs_async.testing.faults.fault import Fault, FaultPlan
-from agentjobs_async.testing.faults.grammar import kind_of
-from agentjobs_async.testing.faults.plans import Plans, RunningPlan, Subject
-from agentjobs_async.testing.faults.responses import apply_fault, placeholders
-from agentjobs_async.testing.origin import ForeignOrigin
-from agentjobs_async.testing.records import ReceivedRequest, StartedJob
-from agentjobs_async.testing.scripts import JobScript, ScriptOf, ScriptTable
 
 if TYPE_CHECKING:
     from agentjobs_async import AgentJobsSession, PollPolicy
-
-__all__ = ["Emulator"]
 
 T = TypeVar("T")
 
@@ -36,6 +35,7 @@ _LOGGER = logging.getLogger("agentjobs_async.testing")
 _LONGEST_LINE = 1_000  # characters: a target, or a fault with its text, may be of any length
 DEFAULT_API_KEY = "emk_5f1d3a7c9b2e4860"
 _GOOD = Fault("ok")
+_LAST_PORT = 65_535  # TCP's 16 bits
 _SHORTEST_DELAY_SECONDS = 0.01  # faster polls would keep busy the loop on which the emulator runs, too
 
 
@@ -55,7 +55,7 @@ class Emulator:
     Each request is logged under `agentjobs_async.testing`, at INFO.
 
     Raises:
-        ValueError: A setting is not valid; the error names it.
+        InvalidInputError: A setting is not valid; the error names it.
 
     Attributes:
         foreign: Another origin, the target of redirects.
@@ -73,18 +73,18 @@ class Emulator:
         speed: float = 1.0,
         faults: FaultPlan | Fault | str = FaultPlan(()),  # noqa: B008 - a frozen value
     ) -> None:
-        check_settings(latency, speed, host=host, port=port, api_key=api_key, script=script, rate_limit=rate_limit)
-        plan = plan_of(faults)
-        self.host = host
+        checked_count("port", port, least=0, most=_LAST_PORT)
+        checked_instance("rate_limit", rate_limit, RateLimit)
+        self.host = checked_name("host", host)
         self.foreign: ForeignOrigin = ForeignOrigin(host=host)
-        self.api_key = api_key
-        self._latency = latency
-        self._speed = speed
+        self.api_key = _checked_key(api_key)
+        self._latency = checked_seconds("latency", latency, zero=True)
+        self._speed = checked_seconds("speed", speed, unit="times")
         self._scripts = ScriptTable(script)
         self._service = EmulatedService(api_key=api_key, script_of=self._scripts, rate_limit=rate_limit, speed=speed)
         self._listener = Listener(self._respond, host, port)
         self._plans = Plans()
-        self._plans.add(RunningPlan(plan))
+        self._plans.add(RunningPlan(_checked_plan(faults)))
         self._requests: list[ReceivedRequest] = []
         self._wall_at_zero: datetime | None = None
 
@@ -311,3 +311,63 @@ def _policy(speed: float) -> "PollPolicy":
         return max(_SHORTEST_DELAY_SECONDS, usual.wait(state) / speed)
 
     return PollPolicy(wait=wait, not_found_grace=usual.not_found_grace / speed, answer_grace=usual.answer_grace / speed)
+
+
+def _checked_key(key: object) -> str:
+    if not (isinstance(key, str) and re.fullmatch("[!-~]+", key)):
+        raise InvalidInputError("api_key must be visible ASCII characters without blanks")
+    return key
+
+
+def _checked_plan(faults: object) -> FaultPlan:
+    try:
+        return FaultPlan.of(faults)
+    except ValueError as error:
+        defect = f"faults: {error}"
+    raise InvalidInputError(defect)
+
+
+_FOREIGN_DOCUMENT = {"id": "job_foreign", "status": "completed", "prLink": "https://foreign.example/pull/1"}
+
+
+class ForeignOrigin:
+    """A server that records each request, and answers it with a forged job.
+
+    Args:
+        host: The address to listen on; the port is a free one.
+    """
+
+    def __init__(self, *, host: str = "127.0.0.1") -> None:
+        self._listener = Listener(self._respond, host, 0)
+        self._requests: list[ReceivedRequest] = []
+
+    async def __aenter__(self) -> Self:
+        await self._listener.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._listener.close()
+
+    @property
+    def url(self) -> str:
+        """The address, without a slash at the end."""
+        return self._listener.url
+
+    @property
+    def requests(self) -> tuple[ReceivedRequest, ...]:
+        """The requests that arrived, in order."""
+        return tuple(self._requests)
+
+    @property
+    def connections(self) -> int:
+        """The number of connections accepted."""
+        return self._listener.accepted
+
+    async def _respond(self, exchange: Exchange) -> bool:
+        self._requests.append(exchange.received)
+        body = json.dumps(_FOREIGN_DOCUMENT).encode()
+        headers = (("Content-Type", "application/json"), ("Content-Length", str(len(body))))
+        await exchange.send(Message(200, headers, body).to(exchange.received.method).to_bytes())
+        return True
