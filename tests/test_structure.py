@@ -102,7 +102,7 @@ LINES = {
     "_http": 1897,
     "_polling": 3409,
     "tracing": 269,
-    "batch": 7386,
+    "batch": 7382,
     "durable": 966,
     "engines": 472,
     "web": 545,

@@ -347,9 +347,11 @@ class Entries(Reader):
         """Make the rows unknown whose owner has had no heartbeat for `patience` seconds; return their keys."""
         now = self._clock()
         is_dead = statements.owner_is_dead(now, patience)
-        found = await self._database.sweep(statements.mark_sending_unknown(is_dead, **self.unknown_columns()))
+        marking = statements.mark_sending_unknown(is_dead, **self.unknown_columns())
+        found = await self._database.read(marking, commit=True)
         silent = OWNERS.c.seen_at < now - patience
-        await self._database.sweep(delete(OWNERS).where(silent, statements.server_is_up_for(patience)))
+        gone = delete(OWNERS).where(silent, statements.server_is_up_for(patience))
+        await self._database.read(gone, commit=True)
         return tuple(key for (key,) in found)
 
     async def follow(self, keys: Sequence[str]) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar
 
 from sqlalchemy import Connection, CursorResult, Dialect, Engine, Executable, Result
@@ -95,7 +96,7 @@ class FileConnection:
 
     async def run_sync(self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Return what `work` returns in the thread; its first argument is the connection."""
-        return await self._engine.run(self._thread, lambda: work(self._connection, *args, **kwargs))
+        return await self._engine.run(self._thread, partial(work, self._connection, *args, **kwargs))
 
     async def execute(self, statement: Executable, parameters: Any = None) -> Result[Any]:
         """Return the result of a statement, with all rows read."""

@@ -1,9 +1,11 @@
 """An open journal's database: reads, and writes that share their commits."""
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from contextvars import Context
 from copy import copy
+from functools import partial
 from threading import Event
 from typing import Any, Final
 
@@ -27,8 +29,8 @@ class _PendingWrite:
     """Statements that wait for their commit, which is one for all of them."""
 
     statements: tuple[Executable, ...]
-    parameters: Parameters | None = None
-    done: asyncio.Future[tuple[int, Rows]] = field(factory=lambda: asyncio.get_running_loop().create_future())
+    parameters: Parameters | None
+    done: asyncio.Future[tuple[int, Rows]]
 
 
 @define(eq=False)
@@ -38,13 +40,29 @@ class _WriteQueue:
     Attributes:
         alone: Whether each statement is a transaction; otherwise the writes that wait together share one.
         pending: The writes; `None` ends the task.
+        again: Writes that failed together, each of which is to be executed in a transaction of its own.
         writer: The task that executes them.
     """
 
     alone: bool = False
     pending: asyncio.Queue[_PendingWrite | None] = field(factory=asyncio.Queue)
+    again: deque[_PendingWrite] = field(factory=deque)
     writer: asyncio.Task[None] | None = None
     connection: "AnyConnection | None" = None
+
+    async def next(self) -> list[_PendingWrite]:
+        """Return the writes that are executed next, in one transaction; none once all are done."""
+        if self.again:
+            return [self.again.popleft()]
+        writes: list[_PendingWrite] = []
+        while not writes or (len(writes) < _MOST_TOGETHER and not self.pending.empty()):
+            write = await self.pending.get()
+            if write is None:  # the last one
+                if writes:
+                    self.pending.put_nowait(None)
+                break
+            writes.append(write)
+        return writes
 
 
 class Database:
@@ -70,38 +88,59 @@ class Database:
         self._binding = LoopBinding("journal")
         self.enter()
 
-    async def read(self, statement: Executable) -> Rows:
-        """Return the rows of a query. Cancelling it returns at once.
+    async def read(self, statement: Executable, *, commit: bool = False) -> Rows:
+        """Return the rows of a query, over a connection of its own. Cancelling this call returns at once.
 
-        Raises:
-            JournalError: It can't be read.
-        """
-        return await self._apart(statement, commit=False)
-
-    async def sweep(self, statement: Executable) -> Rows:
-        """Execute a statement durably that may wait for locks of others; nothing of this journal waits for it.
+        With `commit`, the statement may change rows and wait for locks of others: nothing of this journal waits for it.
 
         Raises:
             JournalError: It was not executed.
         """
-        return await self._apart(statement, commit=True)
+        self._check()
+
+        async def rows() -> Rows:
+            connection = await self.connector.open()
+            try:
+                return await connection.run_sync(_rows, statement, commit=commit)
+            finally:
+                await connection.close()
+
+        # A task of its own, which continues when this call is cancelled: a connection whose opening is cancelled would
+        # never be closed.
+        reading = asyncio.get_running_loop().create_task(self.connector.run(rows))
+        self._reading.add(reading)
+        reading.add_done_callback(self._has_read)
+        return await asyncio.shield(reading)
 
     async def write(
         self, *statements: Executable, parameters: Parameters | None = None, claims: bool = False
     ) -> tuple[int, Rows]:
         """Execute statements durably in one transaction; return how many rows the last one touched, and its rows.
 
-        A list of parameters executes them once for each.
-        The whole transaction is executed again when its connection breaks before the answer comes: statements that
-        were executed once must change nothing the second time. With `claims`, it may wait for other owners' claims, and
-        no other transaction waits for it where the backend has claims apart. Cancelling this call returns at once, and
-        the statements may or may not be executed.
+        A list of parameters executes them once for each. The whole transaction is executed again when its connection
+        breaks before the answer comes: statements that were executed once must change nothing the second time. With
+        `claims`, it may wait for other owners' claims, and no other transaction waits for it where the backend has
+        claims apart. Cancelling this call returns at once, and the statements may or may not be executed.
 
         Raises:
             JournalError: They were not executed; or, when the loop is ending, they may have been.
         """
         self._check()
-        return await self._written(self._claims if claims else self._changes, _PendingWrite(statements, parameters))
+        loop, queue = asyncio.get_running_loop(), self._claims if claims else self._changes
+        if queue.writer is None:
+            # It serves all callers for as long as the journal is open: in the context of none of them.
+            queue.writer = loop.create_task(self._write_all(queue), context=Context())
+        done: asyncio.Future[tuple[int, Rows]] = loop.create_future()
+        queue.pending.put_nowait(_PendingWrite(statements, parameters, done))
+        try:
+            # Wait for the task too: the end of a loop cancels all tasks, and no write may wait for one that is gone.
+            either: set[asyncio.Future[Any]] = {done, queue.writer}
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if done.done():
+                return done.result()
+        finally:
+            done.cancel()
+        raise JournalError("the journal's writer was cancelled", "io")
 
     async def flush(self) -> None:
         """Wait for all queued writes, including those whose callers were cancelled.
@@ -110,8 +149,8 @@ class Database:
             JournalError: What was queued could not be executed.
         """
         self._check()
-        queues = [queue for queue in self._queues if queue.writer is not None]
-        await asyncio.gather(*(self._written(queue, _PendingWrite(())) for queue in queues))
+        begun = [queue is self._claims for queue in self._queues if queue.writer is not None]
+        await asyncio.gather(*(self.write(claims=claims) for claims in begun))
 
     async def once(
         self, work: Callable[[AnyConnection], Coroutine[Any, Any, object]], *, is_long: bool = False
@@ -166,76 +205,35 @@ class Database:
         if self._closed:
             raise JournalError("the journal was closed meanwhile", "io")
 
-    async def _apart(self, statement: Executable, *, commit: bool) -> Rows:
-        self._check()
-
-        async def rows() -> Rows:
-            connection = await self.connector.open()
-            try:
-                return await connection.run_sync(_rows, statement, commit=commit)
-            finally:
-                await connection.close()
-
-        # A task of its own, which continues when this call is cancelled: a connection whose opening is cancelled would
-        # never be closed.
-        reading = asyncio.get_running_loop().create_task(self.connector.run(rows))
-        self._reading.add(reading)
-        reading.add_done_callback(self._has_read)
-        return await asyncio.shield(reading)
-
     def _has_read(self, reading: asyncio.Task[Rows]) -> None:
         self._reading.discard(reading)
         if not reading.cancelled():
             reading.exception()  # retrieved here: the call that asked may have been cancelled
 
-    async def _written(self, queue: _WriteQueue, write: _PendingWrite) -> tuple[int, Rows]:
-        if queue.writer is None:
-            # It serves all callers for as long as the journal is open: in the context of none of them.
-            queue.writer = asyncio.get_running_loop().create_task(self._write_all(queue), context=Context())
-        queue.pending.put_nowait(write)
-        try:
-            # Wait for the task too: the end of a loop cancels all tasks, and no write may wait for one that is gone.
-            either: set[asyncio.Future[Any]] = {write.done, queue.writer}
-            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-            if write.done.done():
-                return write.done.result()
-        finally:
-            write.done.cancel()
-        raise JournalError("the journal's writer was cancelled", "io")
-
     async def _write_all(self, queue: _WriteQueue) -> None:
-        """Execute writes until `None` comes: all that are pending, together."""
-        ending = False
+        """Execute writes until the last one: all that are pending, together, and each alone where that fails.
+
+        So no write fails for another's sake, and on a full disk those that still fit are kept. Not while the server is
+        gone: each of them would wait as long as all did.
+        """
         try:
-            while not ending:
-                pending = [await queue.pending.get()]
-                while not queue.pending.empty() and len(pending) < _MOST_TOGETHER:
-                    pending.append(queue.pending.get_nowait())
-                ending = None in pending
-                if writes := [write for write in pending if write is not None]:
-                    await self._execute(queue, writes)
+            while writes := await queue.next():
+                try:
+                    results = await self.connector.run(partial(self._committed, queue, writes))
+                except Exception as error:  # noqa: BLE001 - whatever it is, the callers have to get it
+                    if len(writes) > 1 and not self.connector.is_gone:
+                        queue.again.extend(writes)
+                        continue
+                    for write in writes:
+                        if not write.done.done():
+                            write.done.set_exception(copy(error))  # a copy: each caller adds a traceback of its own
+                else:
+                    for write, result in zip(writes, results, strict=True):
+                        if not write.done.done():
+                            write.done.set_result(result)
         finally:
             if queue.connection is not None:
                 await queue.connection.close()
-
-    async def _execute(self, queue: _WriteQueue, writes: list[_PendingWrite]) -> None:
-        """Execute writes in one transaction, and each alone where that fails."""
-        try:
-            results = await self.connector.run(lambda: self._committed(queue, writes))
-        except Exception as error:  # noqa: BLE001 - whatever it is, the callers have to get it
-            if len(writes) > 1 and not self.connector.is_gone:
-                # Each alone, in a transaction of its own: no write fails for another's sake, and on a full disk those
-                # that still fit are kept. Not while the server is gone: each of them would wait as long as all did.
-                for write in writes:
-                    await self._execute(queue, [write])
-            else:
-                for write in writes:
-                    if not write.done.done():
-                        write.done.set_exception(copy(error))  # a copy: each caller adds a traceback of its own
-            return
-        for write, result in zip(writes, results, strict=True):
-            if not write.done.done():
-                write.done.set_result(result)
 
     async def _committed(self, queue: _WriteQueue, writes: list[_PendingWrite]) -> list[tuple[int, Rows]]:
         if queue.connection is None:
@@ -264,28 +262,23 @@ async def _cut_off(tasks: set[asyncio.Future[Any]]) -> None:
 
 
 def _transaction(connection: Connection, writes: list[_PendingWrite], cancelled: Event) -> list[tuple[int, Rows]]:
+    results = []
     with connection.begin() as transaction:
-        results = [_last_executed(connection, write) for write in writes]
+        for write in writes:
+            touched: tuple[int, Rows] = 0, []
+            for statement in write.statements:
+                result = connection.execute(statement, write.parameters)
+                rows = result.fetchall() if result.returns_rows else []
+                touched = len(rows) if result.returns_rows else result.rowcount, rows
+            results.append(touched)
         if cancelled.is_set():
             transaction.rollback()
-        return results
-
-
-def _last_executed(connection: Connection, write: _PendingWrite) -> tuple[int, Rows]:
-    done: tuple[int, Rows] = 0, []
-    for statement in write.statements:
-        done = _executed(connection, statement, write.parameters)
-    return done
+    return results
 
 
 def _rows(connection: Connection, statement: Executable, *, commit: bool) -> Rows:
-    _, found = _executed(connection, statement)
+    result = connection.execute(statement)
+    rows = result.fetchall() if result.returns_rows else []
     if commit:
         connection.commit()
-    return found
-
-
-def _executed(connection: Connection, statement: Executable, parameters: Parameters | None = None) -> tuple[int, Rows]:
-    result = connection.execute(statement, parameters)
-    rows = result.fetchall() if result.returns_rows else []
-    return (len(rows) if result.returns_rows else result.rowcount), rows
+    return rows
