@@ -4,22 +4,37 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from uuid import uuid4
 
 from attrs import frozen
+from sqlalchemy import Column, Select, Table, delete, func, insert, select, text, update
 
 from agentjobs_async import InvalidInputError, JournalError
-from agentjobs_async.batch._store import moves, statements
+from agentjobs_async.batch._store import statements
 from agentjobs_async.batch._store.address import ServerAddress, server_address
 from agentjobs_async.batch._store.connections import AnyConnection
 from agentjobs_async.batch._store.entries import Entries
-from agentjobs_async.batch._store.moves import FROM, TO, Move
 from agentjobs_async.batch._store.opened import Opened
+from agentjobs_async.batch._store.rows import FROM, TO, Move, moves_of
+from agentjobs_async.batch._store.schema import ENTRIES, METADATA, MOVES, NO_OWNER
 from agentjobs_async.batch._store.writer import Database
+from agentjobs_async.batch.states import ENDED
 
 _OWNER_SECONDS: Final = 30.0  # without a heartbeat: the default of `Journal.open`
 _CLOSING_SECONDS: Final = 5.0  # for which a close waits for a server that does not answer
+_PAGE_ROWS: Final = 1_000  # in memory at once: a prompt may be long
+_REFUSE_WRITES: Final = """
+CREATE OR REPLACE FUNCTION agentjobs_moved() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'the journal was moved' USING ERRCODE = 'read_only_sql_transaction';
+END
+$$;
+CREATE TRIGGER agentjobs_moved BEFORE INSERT OR UPDATE ON agentjobs_entries
+    FOR EACH ROW EXECUTE FUNCTION agentjobs_moved();
+"""
+_ROW_COUNT: Final = select(func.count()).select_from(ENTRIES)
+"""Counts all rows, tries included."""
 
 
 async def move_journal(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> int:
@@ -101,12 +116,12 @@ class _Moving:
             self._check_target(departure)
             await self._fill_new(departure)
         if not departure.ended:
-            await self.old.database.write(moves.end_departure())
+            await self.old.database.write(update(MOVES).where(MOVES.c.direction == TO).values(ended=1))
 
     def _check_target(self, departure: Move) -> None:
         """Check that a move which has begun leads to the new journal, and has not ended."""
         if departure.ended:
-            raise moves.moved_error(self.old.address, departure)
+            raise departure.error(self.old.address)
         if departure.place != self.new.address:
             raise InvalidInputError(f"its move to {departure.place} has begun: give that place again")
 
@@ -115,11 +130,16 @@ class _Moving:
 
         async def close(connection: AnyConnection) -> None:
             # The lock before the look at owners: a writer waits for it, and then finds the journal closed.
-            await moves.lock_rows(connection)
+            await _lock_rows(connection)
             if self.old.is_shared:
                 await self._check_unused(connection)
             await connection.execute(statements.mark_sending_unknown(**self.old.entries.unknown_columns()))
-            await moves.begin_departure(connection, departure.mark, departure.place)
+            await connection.execute(
+                insert(MOVES).values(direction=TO, mark=departure.mark, place=departure.place, ended=0)
+            )
+            if self.old.is_shared:
+                # An owner that is open, though it was not seen among the living ones, can't change a row any more.
+                await connection.exec_driver_sql(_REFUSE_WRITES)
 
         await self.old.database.once(close)
         return departure
@@ -132,11 +152,12 @@ class _Moving:
 
     async def _fill_new(self, departure: Move) -> None:
         async def fill(target: AnyConnection) -> None:
-            await moves.lock_rows(target)
-            if (await target.execute(moves.row_count())).scalar():
+            await _lock_rows(target)
+            if (await target.execute(_ROW_COUNT)).scalar():
                 raise JournalError(f"journal {self.new.address}: another process has planned rows there", "locked")
-            await moves.copy_rows(self.old.database, target)
-            await target.execute(moves.insert_arrival(departure.mark, self.old.address))
+            await _copy_rows(self.old.database, target)
+            arrival = {"direction": FROM, "mark": departure.mark, "place": self.old.address, "ended": 1}
+            await target.execute(insert(MOVES).values(arrival))
 
         try:
             await self.new.database.once(fill, is_long=True)
@@ -144,15 +165,20 @@ class _Moving:
             # The answer to a commit may be what got lost: then the new journal has the rows, and the old one must stay
             # closed. The lock makes this wait for such a commit.
             if not await self._has_arrived(departure):
-                await self.old.database.once(moves.reopen)
+                await self.old.database.once(self._reopen_old)
                 raise
+
+    async def _reopen_old(self, connection: AnyConnection) -> None:
+        await connection.execute(delete(MOVES).where(MOVES.c.direction == TO, MOVES.c.ended == 0))
+        if self.old.is_shared:
+            await connection.exec_driver_sql("DROP TRIGGER agentjobs_moved ON agentjobs_entries")
 
     async def _has_arrived(self, departure: Move) -> bool:
         found: dict[str, Move] = {}
 
         async def look(connection: AnyConnection) -> None:
-            await moves.lock_rows(connection)
-            found.update(moves.moves_of(await connection.execute(moves.moves())))
+            await _lock_rows(connection)
+            found.update(moves_of(await connection.execute(statements.MOVES_RECORDED)))
 
         await self.new.database.once(look)
         return FROM in found and found[FROM].mark == departure.mark
@@ -176,4 +202,49 @@ async def _opened(journal: Opened) -> AsyncIterator[_OpenJournal]:
 
 
 async def _rows(journal: _OpenJournal) -> int:
-    return int((await journal.database.read(moves.row_count()))[0][0])
+    return int((await journal.database.read(_ROW_COUNT))[0][0])
+
+
+async def _lock_rows(connection: AnyConnection) -> None:
+    """Keep all others from changing rows until the caller's transaction ends; a file has no others."""
+    if connection.dialect.name == "postgresql":
+        await connection.execute(text("LOCK TABLE agentjobs_entries IN SHARE ROW EXCLUSIVE MODE"))
+
+
+async def _copy_rows(source: Database, target: AnyConnection) -> None:
+    """Copy all that a closed journal holds into one without items, within the target's transaction.
+
+    Times, claims and numbers stay. A row that has not ended gets no owner, so that workers take it up. Limits and
+    pauses replace those that the target has.
+    """
+    for table in (table for table in METADATA.sorted_tables if table is not MOVES):
+        await target.execute(delete(table))
+        after = None
+        while page := await source.read(_page(table, after)):
+            rows = [dict(row._mapping) for row in page]  # noqa: SLF001 - SQLAlchemy's public name
+            await target.execute(insert(table), [_without_owner(table, row) for row in rows])
+            after = rows[-1][_key(table).name]
+        await _count_on(target, table)
+
+
+def _key(table: Table) -> Column[Any]:
+    return next(iter(table.primary_key.columns))
+
+
+def _page(table: Table, after: Any) -> Select[Any]:
+    """Select the next rows by their keys. Each page is read apart, so that a fault of either journal is its own."""
+    rows = select(table).order_by(_key(table)).limit(_PAGE_ROWS)
+    return rows if after is None else rows.where(_key(table) > after)
+
+
+def _without_owner(table: Table, row: dict[str, Any]) -> dict[str, Any]:
+    return {**row, "owner": NO_OWNER} if table is ENTRIES and row["state"] not in ENDED else row
+
+
+async def _count_on(connection: AnyConnection, table: Table) -> None:
+    """Continue the numbers of new rows on a server after those that were copied; SQLite does that by itself."""
+    numbered = table.autoincrement_column
+    if connection.dialect.name == "postgresql" and numbered is not None:
+        sequence = func.pg_get_serial_sequence(table.name, numbered.name)
+        last = select(func.max(numbered)).scalar_subquery()
+        await connection.execute(select(func.setval(sequence, last)).where(last.is_not(None)))

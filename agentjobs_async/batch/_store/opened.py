@@ -14,7 +14,7 @@ from agentjobs_async.batch._store.connections import Backend
 from agentjobs_async.batch._store.entries import Entries
 from agentjobs_async.batch._store.file_lock import FileLock
 from agentjobs_async.batch._store.heartbeat import Heartbeat, parts_of
-from agentjobs_async.batch._store.moves import TO, Move, moved_error, moves, moves_of
+from agentjobs_async.batch._store.rows import TO, Move
 from agentjobs_async.batch._store.schema import Moment
 from agentjobs_async.batch._store.sqlite import check, check_kind, file_backend, make
 from agentjobs_async.batch._store.writer import Database
@@ -76,7 +76,7 @@ class Opened:
         """Raise a `JournalError` where the journal was moved (`moved`): no run can use it."""
         if TO in self.moves:
             name = str(self.place) if isinstance(self.place, Path) else self.place.name
-            raise moved_error(name, self.moves[TO])
+            raise self.moves[TO].error(name)
 
     async def open(self) -> None:
         """Open the journal, and make it when it is missing. Whatever fails, `close` ends what is open by then.
@@ -163,7 +163,7 @@ class Opened:
         # In a thread: all of it waits for the disk.
         path = self.place = await asyncio.to_thread(self._own, path)
         entries = self._begin(file_backend(path, read_only=self._read_only), time.time)
-        await self._read_moves()
+        await self._read_moves(entries)
         if not self._read_only:
             self.became_unknown = await entries.mark_sending_unknown()
 
@@ -179,7 +179,7 @@ class Opened:
         await self.database.once(
             lambda connection: postgresql.lay_out(connection, address.name, writing=not self._read_only)
         )
-        await self._read_moves()
+        await self._read_moves(entries)
         if not (self._read_only or self._moving):
             # Over a connection of its own, without patience: a beat that waited would come too late anyway.
             self.heartbeat = Heartbeat(Database(backend(patience=0.0)), entries, self.owner_timeout)
@@ -200,14 +200,13 @@ class Opened:
             self.lock.watch(path)
         return path
 
-    async def _read_moves(self) -> None:
+    async def _read_moves(self, entries: Entries) -> None:
         """Read where the journal was moved to.
 
         Raises:
             JournalError: It was, and would be written (`moved`).
         """
-        assert self.database is not None  # noqa: S101 - `_begin` has set it
-        self.moves = moves_of(await self.database.read(moves()))
+        self.moves = await entries.moves()
         if not (self._read_only or self._moving):
             self.check_not_moved()
 

@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, Executable, Select, Subquery, and_, case, 
 
 from agentjobs_async import ResponseError
 from agentjobs_async.batch._store.connections import Stamp
-from agentjobs_async.batch._store.rows import JournalRow, legible, refusal_of, rows_of, text_or_none
+from agentjobs_async.batch._store.rows import JournalRow, Move, legible, moves_of, refusal_of, rows_of, text_or_none
 from agentjobs_async.batch._store.schema import (
     ENTRIES,
     JOURNAL,
@@ -20,7 +20,7 @@ from agentjobs_async.batch._store.schema import (
     limits_of,
     seconds_of,
 )
-from agentjobs_async.batch._store.statements import ROWS, conditions, owner_is_dead, owners
+from agentjobs_async.batch._store.statements import MOVES_RECORDED, ROWS, conditions, owner_is_dead, owners
 from agentjobs_async.batch._store.writer import Database
 from agentjobs_async.batch.limits import FleetLimits
 from agentjobs_async.batch.states import ENDED, State
@@ -150,6 +150,10 @@ class Reader:
     async def identity(self) -> str:
         """Return the journal's identity, which no other journal has; a move takes it along."""
         return str((await self._read(select(JOURNAL.c.identity)))[0][0])
+
+    async def moves(self) -> dict[str, Move]:
+        """Return the moves that the journal has recorded, by their directions."""
+        return moves_of(await self._read(MOVES_RECORDED))
 
     async def limits(self) -> FleetLimits:
         """Return the limits of all owners of the journal."""

@@ -1,7 +1,7 @@
 """The rows of a journal as callers see them, read strictly: a cell that the journal can't have written is an error."""
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
@@ -103,6 +103,37 @@ class Rows(AsyncIterator[JournalRow]):
 
     async def _listed(self) -> list[JournalRow]:
         return [row async for row in self._rows]
+
+
+TO: Final = "to"
+FROM: Final = "from"
+
+
+@frozen
+class Move:
+    """One move of a journal to another place, as one of the two journals records it.
+
+    Attributes:
+        mark: What names the move in both journals.
+        place: The address of the other journal, without secrets.
+        ended: Whether the other journal is known to have all rows.
+    """
+
+    mark: str
+    place: str
+    ended: bool
+
+    def error(self, name: str) -> JournalError:
+        """Return the error of the journal `name`, which is closed because it was moved."""
+        words = f"it was moved to {self.place}; use that one"
+        if not self.ended:
+            words = f"its move to {self.place} has begun and not ended; run the same agentjobs move again"
+        return JournalError(f"journal {name}: {words}", "moved")
+
+
+def moves_of(found: Iterable[Any]) -> dict[str, Move]:
+    """Return the rows of `statements.MOVES_RECORDED` by their directions, which are `TO` and `FROM`."""
+    return {row.direction: Move(row.mark, row.place, bool(row.ended)) for row in found}
 
 
 def rows_of(found: Sequence[Any]) -> list[JournalRow]:

@@ -22,13 +22,15 @@ from sqlalchemy.sql.dml import ReturningInsert, ReturningUpdate
 
 from agentjobs_async._validation import checked_instance
 from agentjobs_async.batch._store.connections import Insert
-from agentjobs_async.batch._store.schema import ENTRIES, OWNERS, SHOWN, AnyText, Moment, seconds_of
+from agentjobs_async.batch._store.schema import ENTRIES, MOVES, OWNERS, SHOWN, AnyText, Moment, seconds_of
 from agentjobs_async.batch.states import State, origins
 from agentjobs_async.batch.where import Where
 
 _ROW: Final = ENTRIES.c
 ROWS: Final = select(*SHOWN)
 """Select rows of the entries, each of which makes a `JournalRow`."""
+MOVES_RECORDED: Final = select(MOVES.c.direction, MOVES.c.mark, MOVES.c.place, MOVES.c.ended)
+"""Select the moves that a journal records: `to` at most one place, and `from` at most one."""
 
 
 def plan(

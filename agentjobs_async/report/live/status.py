@@ -8,7 +8,7 @@ from typing import Any, Final
 from agentjobs_async import Estimate, History
 from agentjobs_async.batch import Journal
 from agentjobs_async.batch._active_jobs import ActiveJobs
-from agentjobs_async.batch._store.moves import TO, moved_error, moves, moves_of
+from agentjobs_async.batch._store.rows import TO
 from agentjobs_async.batch._workers import workers_of
 
 __all__ = ["TimeLeft", "status_of"]
@@ -24,13 +24,11 @@ async def status_of(journal: Journal) -> dict[str, Any]:
     Raises:
         JournalError: The journal can't be read.
     """
-    database = journal._opened.database
-    assert database is not None  # noqa: S101 - the journal is open
-    move = moves_of(await database.read(moves())).get(TO)
+    move = (await journal._entries.moves()).get(TO)
     return {
         "workers": await _shown_workers(journal),
         "pauses": await journal._entries.pauses(),
-        "trouble": None if move is None else str(moved_error(journal.name, move)),
+        "trouble": None if move is None else str(move.error(journal.name)),
     }
 
 

@@ -164,10 +164,10 @@ KILLED_MOVE = """
 import asyncio, os, signal, sys
 from sqlalchemy import Connection
 from agentjobs_async.batch import move_journal
-from agentjobs_async.batch._store import moves
+from agentjobs_async.batch._store import moving
 
 source, target, last, *names = sys.argv[1:]
-moves._PAGE_ROWS, calls = 2, []
+moving._PAGE_ROWS, calls = 2, []
 
 def counted(method):
     def call(*rest, **settings):
