@@ -109,7 +109,7 @@ LINES = {
     "report": 2245,
     "testing": 2347,
     "prometheus": 123,
-    "cli": 6981,
+    "cli": 6994,
 }
 """Of each room."""
 

@@ -24,7 +24,7 @@ from agentjobs_async.cli.process import Context
 __all__ = ["Ending", "tally"]
 
 _LOOK_SECONDS: Final = 5.0  # a database that is gone does not hold up the end
-_EMPTY: Final = "The journal is empty. A copy is too, where the original had all in its -wal file: copy that as well."
+_EMPTY: Final = "The journal holds no items. If it is a copy, copy the file of the original that ends in -wal as well."
 
 
 @frozen
@@ -139,7 +139,9 @@ class Ending:
         if not self.is_own:
             self._offer("Resume with:")
         elif self._outlives_the_command:
-            self._offer("Resume with this; the same run again would create all of them again:")
+            is_sent = any(number for state, number in counts.items() if state is not State.PLANNED)
+            twice = "Resume with this; the same run again would create all of them again:"
+            self._offer(twice if is_sent else "Nothing was sent. Resume with:")
 
     async def _show_retry(self, counts: Mapping[State, int]) -> None:
         """Show the command that tries failed items again, if there are any that may have another try."""

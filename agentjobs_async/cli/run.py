@@ -223,6 +223,8 @@ async def _run(
         place = journal or stack.enter_context(own_journals.new_journal(temporary=service.emulated))
         opened = await stack.enter_async_context(own_journals.open_for_run(place, own=is_own))
         timeout = (await kept_limits(screen, opened, limits)).timeout
+        if service.emulated:
+            await _show_lost_jobs(screen, opened)
         to_wait = service.wait_options(timeout, as_json=as_json)
         to_resume = _to_resume(service, settings, run_for=run_for, out=out, report=report, as_json=as_json)
         ending = Ending(context, opened, jobs, lines, display, to_resume, to_wait, max_tries, is_own, as_json)
@@ -232,6 +234,15 @@ async def _run(
         open_run = _Run(context, session, opened, display, file, ending, settings, run_for)
         refusals = await open_run.plan(tasks)
         return await open_run.to_the_end(refusals)
+
+
+async def _show_lost_jobs(screen: Screen, journal: Journal) -> None:
+    """Show how many jobs belong to an emulator that has ended: the emulator of this command does not have them."""
+    if lost := (await journal.counts())[State.ACTIVE]:
+        screen.notice(
+            f"The jobs of an earlier emulator ended with it ({lost} active): this one does not know them, and they"
+            " fail as not found. --retry-failed tries such items again."
+        )
 
 
 def _to_resume(

@@ -174,6 +174,7 @@ def test_wrong_key_stops_the_run(service: EmulatorThread, monkeypatch: pytest.Mo
     written = capsys.readouterr()
     assert len(service.emulator.requests) == 1
     assert "3 not sent" in written.out
+    assert "Nothing was sent. Resume with:\n" in written.err
     assert " resume " in written.err
     assert "wrong-key" not in written.out + written.err
 
