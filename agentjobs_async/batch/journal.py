@@ -212,14 +212,17 @@ class Journal:
         """
         if (job_id is None) != send_again:
             raise InvalidInputError("give either job_id, or send_again=True")
+        await self._resolve(await self._newest(key), job_id)
+
+    async def _resolve(self, row: JournalRow, job_id: str | JobRef | None) -> None:
+        """Settle this try of an item as `resolve` does: by its job, or by a new create."""
         project_id = None
         if isinstance(job_id, JobRef):
             project_id, job_id = job_id.project_id, job_id.job_id
         elif job_id is not None:
             checked_bare_id(job_id)
-        newest = await self._newest(key)
-        if not await self._entries.resolve(newest.key, job_id, project_id):
-            row = await self._row(newest.key)
+        if not await self._entries.resolve(row.key, job_id, project_id):
+            row = await self._row(row.key)
             raise InvalidInputError(f"{row.key} is {row.state}: there is nothing to resolve")
 
     async def abandon(self, key: str) -> None:
@@ -232,7 +235,11 @@ class Journal:
         Raises:
             InvalidInputError: There is no such row, or it is neither active nor unknown.
         """
-        if not await self._entries.abandon(row := await self._newest(key)):
+        await self._abandon(await self._newest(key))
+
+    async def _abandon(self, row: JournalRow) -> None:
+        """End this try of an item as `abandon` does, unless its state or its job has changed since it was read."""
+        if not await self._entries.abandon(row):
             row = await self._row(row.key)
             raise InvalidInputError(f"{row.key} is {row.state}: only what is active or unknown is abandoned")
 

@@ -7,7 +7,7 @@ from typing import Final
 import click
 from attrs import frozen
 
-from agentjobs_async import InvalidInputError, JobRef
+from agentjobs_async import InvalidInputError
 from agentjobs_async._text import one_line
 from agentjobs_async.batch import Journal, Where
 from agentjobs_async.batch._retries import retried
@@ -18,6 +18,7 @@ from agentjobs_async.cli.help import command, journal_exit_codes
 from agentjobs_async.cli.options import MAX_TRIES, TEXT, filter_options, journal_before_keys
 from agentjobs_async.cli.outcomes import ExitCode, described
 from agentjobs_async.cli.process import Context, run_action
+from agentjobs_async.report.commands import found_job
 
 __all__ = ["resolve", "retry"]
 
@@ -217,18 +218,7 @@ async def _settle(journal: Journal, key: str, what: str) -> None:
     elif what == _SEND_AGAIN:
         await journal.resolve(key, send_again=True)
     else:
-        await journal.resolve(key, job_id=_found_job(what))
-
-
-def _found_job(text: str) -> JobRef | str:
-    """Return the job that a person found, from its token or its id.
-
-    Raises:
-        InvalidInputError: It is no token, or the word that stands for a job in the commands that are shown.
-    """
-    if text == "JOB":
-        raise InvalidInputError("JOB stands for the job that you found: put its id there, or its token project/job")
-    return JobRef.from_token(text) if "/" in text else text
+        await journal.resolve(key, job_id=found_job(what))
 
 
 def _resolutions_of(file: str) -> list[_Resolution]:

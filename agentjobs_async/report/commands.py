@@ -4,10 +4,11 @@ import re
 import shlex
 from typing import Final
 
+from agentjobs_async import InvalidInputError, JobRef
 from agentjobs_async.batch import State
 from agentjobs_async.report.texts import ACTING
 
-__all__ = ["COMMANDS", "Command", "commands_of"]
+__all__ = ["COMMANDS", "Command", "commands_of", "found_job"]
 
 Command = tuple[str, tuple[str, ...]]
 """What a command is for, and its words: `{key}`, `{journal}` and `{token}` stand for those of the item."""
@@ -36,6 +37,17 @@ COMMANDS: Final[dict[State, tuple[Command, ...]]] = {
     State.COMPLETED: (("Look at its job", ("agentjobs", "get", "{token}")),),
 }
 """What can be done about an item, by its state; the page's script fills in the same words."""
+
+
+def found_job(text: str) -> JobRef | str:
+    """Return the job that a person found, from its token or its id.
+
+    Raises:
+        InvalidInputError: It is no token, or the word that stands for a job in the commands.
+    """
+    if text == "JOB":
+        raise InvalidInputError("JOB stands for the job that you found: put its id there, or its token project/job")
+    return JobRef.from_token(text) if "/" in text else text
 
 
 def commands_of(state: State, key: str, journal: str) -> list[tuple[str, str]]:

@@ -9,11 +9,12 @@ from typing import Any, Final, TypeGuard
 
 from attrs import define, field, frozen
 
-from agentjobs_async import InvalidInputError, JobRef, JournalError
+from agentjobs_async import InvalidInputError, JournalError
 from agentjobs_async._text import one_line
 from agentjobs_async.batch import Journal, JournalRow, State
 from agentjobs_async.batch._retries import retry_found
-from agentjobs_async.batch.states import RETRIED_BY_KEY
+from agentjobs_async.batch.states import RETRIED_BY_KEY, origins
+from agentjobs_async.report.commands import found_job
 
 __all__ = ["Action", "ActionResult", "act"]
 
@@ -25,7 +26,7 @@ _MOST_TEXT: Final = 200  # characters of what a page sent, in the log
 _STATES: Final[dict[str, Collection[State]]] = {
     "retry": RETRIED_BY_KEY,
     "send_again": {State.UNKNOWN},
-    "abandon": {State.UNKNOWN, State.ACTIVE},
+    "abandon": origins(State.ABANDONED),
     "set_job": {State.UNKNOWN, State.ACTIVE},
 }
 """The actions, and the states of the rows that each is for."""
@@ -93,11 +94,11 @@ class ActionResult:
     refused: int = 0
     reasons: list[str] = field(factory=list)
 
-    def refuse(self, reason: str) -> None:
-        """Count a row that was refused."""
-        self.refused += 1
-        if len(self.reasons) < _MOST_REASONS:
-            self.reasons.append(reason)
+    def count(self, rows: int, reasons: Sequence[str]) -> None:
+        """Count some rows, of which some were refused for these reasons."""
+        self.done += rows - len(reasons)
+        self.refused += len(reasons)
+        self.reasons = [*self.reasons, *reasons][:_MOST_REASONS]
 
 
 async def act(journal: Journal, action: Action, who: str) -> ActionResult:
@@ -109,7 +110,6 @@ async def act(journal: Journal, action: Action, who: str) -> ActionResult:
         who: The address of the caller.
 
     Raises:
-        InvalidInputError: `job` can't be the job of the row.
         JournalError: The journal can't be written: for a file, another process owns it (`locked`); or it is not the one
             that the page showed (`moved`).
     """
@@ -121,18 +121,24 @@ async def act(journal: Journal, action: Action, who: str) -> ActionResult:
         try:
             for start in range(0, len(action.states), _AT_ONCE):
                 numbers = list(islice(action.states, start, start + _AT_ONCE))
-                rows = {row.number: row for row in await opened._entries.numbered(numbers)}
-                reasons = {number: _refusal(rows.get(number), number, action) for number in numbers}
-                for reason in filter(None, reasons.values()):
-                    outcome.refuse(reason)
-                named = [row for row in rows.values() if reasons[row.number] is None]
-                changed = await _change(opened, named, action)
-                outcome.done += changed
-                for _ in range(len(named) - changed):
-                    outcome.refuse("it has changed meanwhile")
+                outcome.count(len(numbers), await _act_on(opened, numbers, action))
         finally:
             _log(action, outcome, who)
     return outcome
+
+
+async def _act_on(journal: Journal, numbers: Sequence[int], action: Action) -> list[str]:
+    """Change those rows that are as the page showed them, and return why each of the others is left as it is."""
+    rows = {row.number: row for row in await journal._entries.numbered(numbers)}
+    reasons = {number: _refusal(rows.get(number), number, action) for number in numbers}
+    as_shown = [row for row in rows.values() if reasons[row.number] is None]
+    if action.name == "retry":
+        again = await retry_found(journal._entries, as_shown)
+        late: list[str | None] = ["it has changed meanwhile"] * (len(as_shown) - len(again))
+    else:
+        # At once, so that the writes share their commits.
+        late = await asyncio.gather(*(_settle(journal, row, action) for row in as_shown))
+    return [reason for reason in (*reasons.values(), *late) if reason is not None]
 
 
 def _refusal(row: JournalRow | None, number: int, action: Action) -> str | None:
@@ -147,19 +153,16 @@ def _refusal(row: JournalRow | None, number: int, action: Action) -> str | None:
     return None if row.state in states else f"{row.key} is {row.state}, not {' or '.join(sorted(states))}"
 
 
-async def _change(journal: Journal, rows: Sequence[JournalRow], action: Action) -> int:
-    """Change rows, and return how many: one that another owner has changed since it was read is left as it is."""
-    entries = journal._entries
-    if action.name == "retry":
-        return len(await retry_found(entries, rows))
-    if action.job is not None:
-        for row in rows:
-            job = JobRef.from_token(action.job) if "/" in action.job else action.job
-            await journal.resolve(row.key, job_id=job)
-        return len(rows)
-    # At once, so that the writes share their commits.
-    changes = [entries.abandon(row) if action.name == "abandon" else entries.resolve(row.key, None) for row in rows]
-    return sum(await asyncio.gather(*changes))
+async def _settle(journal: Journal, row: JournalRow, action: Action) -> str | None:
+    """Settle a row as the command line does, unless it has changed since it was read; return why it was refused."""
+    try:
+        if action.name == "abandon":
+            await journal._abandon(row)
+        else:
+            await journal._resolve(row, None if action.job is None else found_job(action.job))
+    except InvalidInputError as error:
+        return str(error)
+    return None
 
 
 def _log(action: Action, outcome: ActionResult, who: str) -> None:
