@@ -1,12 +1,25 @@
 import pytest
 
 from agentjobs_async.testing import Emulator, JobScript
-from tests.docs.samples import run_page
+from tests.docs.samples import blocks, run_page
+
+pytest_plugins = ["pytester"]
 
 
 async def test_emulator_sample() -> None:
     """The first sample passes as a test."""
     assert await run_page("testing")["test_my_bot"]() is None
+
+
+def test_a_new_project(pytester: pytest.Pytester) -> None:
+    """With the settings, the conftest and the tests of the page, a new project's tests pass without a warning."""
+    plain, plugin, with_fixtures, *_ = blocks("testing")
+    pytester.makepyprojecttoml(*blocks("testing", "toml"))
+    pytester.makeconftest(plugin)
+    pytester.makepyfile(test_plain=plain, test_with_fixtures=with_fixtures)
+    done = pytester.runpytest_subprocess("-p", "no:xdist", "-p", "no:cacheprovider")
+    done.assert_outcomes(passed=2)
+    assert "Warning" not in f"{done.stdout}{done.stderr}"
 
 
 def test_application_sample(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -20,6 +33,7 @@ def test_application_sample(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.looptime
 async def test_plugin_sample() -> None:
-    """The sample of the plugin's fixtures passes, an hour long and over in no time."""
+    """The samples of the plugin's fixtures pass, an hour long and over in no time."""
     async with Emulator() as emulator, emulator.session(project_id="docs") as session:
+        assert await run_page("testing")["test_with_fixtures"](emulator, session) is None
         assert await run_page("testing")["test_an_hour_with_an_outage"](emulator, session) is None
