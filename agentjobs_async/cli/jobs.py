@@ -125,25 +125,21 @@ def wait(jobs: Sequence[str], journal: str | None, service: Service, timeout: fl
 
     Once 20 jobs have ended, in the journal or here, it shows when the others will.
     """
-    return run_action(lambda context: _wait(context, service, jobs, journal, timeout, as_json=as_json))
-
-
-async def _wait(
-    context: Context,
-    service: Service,
-    jobs: Sequence[str],
-    journal: str | None,
-    seconds: float | None,
-    *,
-    as_json: bool,
-) -> int:
-    """Wait for all jobs, once for each; estimate how long they have left by the durations in `journal`."""
     refs = list(dict.fromkeys(map(service.ref, jobs)))
-    to_wait = service.wait_options(seconds, as_json=as_json)
-    to_wait = None if to_wait is None else [*to_wait, *_journal_options(journal)]
+    learning = _journal_options(journal)
+    to_wait = service.wait_options(timeout, as_json=as_json)
+    to_wait = None if to_wait is None else [*to_wait, *learning]
+
+    async def waiting(context: Context) -> int:
+        report = JsonLines(context.screen) if as_json else JobLines(context.screen)
+        return await _wait(context, service, journal, _Waits(context, report, refs, timeout, to_wait))
+
+    return run_action(waiting)
+
+
+async def _wait(context: Context, service: Service, journal: str | None, waits: "_Waits") -> int:
+    """Wait for all jobs, once for each; estimate how long they have left by the durations in `journal`."""
     screen = context.screen
-    report = JsonLines(screen) if as_json else JobLines(screen)
-    waits = _Waits(context, report, refs, seconds, to_wait)
     async with service.session(screen.notice, hooks=[waits.changes]) as session:
         await _learn(session, journal, screen)
         async with screen.live_view(waits.lines):

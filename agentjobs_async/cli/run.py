@@ -58,9 +58,10 @@ _MOST_UNASKED: Final = 100  # creates that a terminal is not asked about
 _AT_ONCE: Final = 500  # planned in one commit; half a second at the most until it can be stopped
 _QUIET_SECONDS: Final = 5.0  # a log gets no more lines of the planning than these
 
-
 _RETRY_FAILED: Final = click.option(
-    "--retry-failed", is_flag=True, help="Try failed and rejected items again; see --max-tries."
+    "--retry-failed",
+    is_flag=True,
+    help="Try failed and rejected items again. The exit code is 4 while the same command would try some once more.",
 )
 
 

@@ -45,6 +45,9 @@ def test_missing_libraries(tmp_path: Path) -> None:
     rows: list[tuple[str, list[str], int, str]] = [
         ("sqlalchemy", ["--help"], 0, ""),
         ("sqlalchemy", ["create", *service, "--timeout", "0.1", "x"], 4, "Error: nothing was sent"),
+        ("sqlalchemy", ["get", *service, "--timeout", "0.1", "x"], 4, "Error: "),
+        ("sqlalchemy", ["wait", *service, "--timeout", "0.1", "x"], 4, ""),
+        ("sqlalchemy", ["wait", *service, "--journal", str(journal), "x"], 2, needs("batch")),
         ("sqlalchemy", ["run", *service, "x"], 2, needs("batch")),
         ("sqlalchemy.dialects.postgresql", ["run", *service, "--for", "0.1s", "x"], 4, "The time is up"),
         *((module, ["run", "x"], 2, needs("cli")) for module in ("click", "rich", "platformdirs")),
