@@ -140,6 +140,25 @@ async def test_double_clicks_confirm_nothing(browser: "Browser", run: Path) -> N
         assert [url for url in visited.requests if url.endswith("actions")] == [f"{page.address}actions"]
 
 
+async def test_escape_is_no(browser: "Browser", run: Path) -> None:
+    """Escape answers a question with No, and sends nothing; the panel stays open, and the next Escape closes it."""
+    async with served(run, allow_actions=True) as page, opened(browser, page, token=True) as visited:
+        keyboard, question = visited.page.keyboard, visited.page.locator(".asking > *")
+        await visited.page.click("#actions [data-action=send_again]")
+        await expect(question).to_have_count(3)
+        await keyboard.press("Escape")
+        await expect(question).to_have_count(0)
+        await expect(visited.page.locator("#actions [data-action=send_again]")).to_be_focused()
+        await row(visited.page, "unknown").first.click(position={"x": 20, "y": 10})
+        await visited.page.click("#panel [data-action=abandon]")
+        await keyboard.press("Escape")
+        await expect(question).to_have_count(0)
+        assert await visited.page.is_visible("#panel")
+        await keyboard.press("Escape")
+        assert not await visited.page.is_visible("#panel")
+        assert [url for url in visited.requests if url.endswith("actions")] == []
+
+
 CLICK_AND_LOOK = "(button, bar) => { button.click(); return document.querySelector(`${bar} .sure`).disabled; }"
 
 ACT_ON_MANY = """async (failing) => {

@@ -33,6 +33,12 @@ class Actions {
     this.bulk.append(element('span', {}, 'With the items shown:'), ...this.buttons, this.asking);
     document.querySelector('.toolbar').after(this.bulk); // the toolbar stays in sight, at a height that the table knows
     this.report.panel.more = (place) => this.ofRow(place);
+    addEventListener('keydown', (event) => {
+      const asked = event.key === 'Escape' ? [...document.querySelectorAll('.asking:not(:empty)')].at(-1) : undefined;
+      if (!asked) return;
+      event.stopPropagation(); // the panel stays open
+      asked.lastChild.click(); // No
+    }, true);
     const refresh = this.report.refresh.bind(this.report);
     this.report.refresh = () => {
       refresh();
