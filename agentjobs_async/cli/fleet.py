@@ -77,7 +77,7 @@ _LONGEST_REASON: Final = 200  # characters
     polls_per_second=click.option(
         "--polls-per-second",
         metavar="N",
-        type=Read(number_of),
+        type=Read(partial(number_of, endless="for no limit")),
         help="Polls over all workers, of which each takes an equal part, or none.  [default: as it is]",
     ),
 )

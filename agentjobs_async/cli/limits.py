@@ -26,7 +26,6 @@ __all__ = [
     "number_of",
     "rate_of",
     "rate_text",
-    "seconds_of",
     "whole_of",
 ]
 
@@ -38,7 +37,7 @@ _WORDS: Final = r"/all|/burst|/all/burst|/burst/all"
 _RATE: Final = re.compile(rf"(?P<count>0{{0,9}}[1-9][0-9]{{0,18}})/(?P<unit>[smhd])(?P<words>{_WORDS})?")
 _DURATION: Final = re.compile(r"(?P<count>[0-9]{1,9}(\.[0-9]{1,9})?)(?P<unit>[smhd])")
 _COUNT: Final = re.compile("[0-9]{1,18}")
-_DECIMAL: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
+_NUMBER: Final = re.compile(r"-?([0-9]{1,18}(\.[0-9]{0,18})?|\.[0-9]{1,18})(e[-+]?[0-9]{1,2})?")
 _SHOWN: Final = 60  # characters of what was typed, in a message
 
 
@@ -100,49 +99,39 @@ def duration_of(text: str) -> Duration:
     return Duration(text, seconds)
 
 
-def seconds_of(text: str, *, endless: str = "", zero: bool = False) -> float | None:
-    """Read a number of seconds above 0, or from 0 on with `zero`; where `endless` has words, `none` is `None`.
+def number_of(text: str, *, unit: str = "", endless: str = "", zero: bool = False) -> float | None:
+    """Read a number above 0.
+
+    Args:
+        text: What was typed.
+        unit: What it counts, for the message.
+        endless: What `none` means, which is then `None`; without, there must be a number.
+        zero: Whether 0 is allowed as well.
 
     Raises:
         InvalidInputError: It can't be read, or is no such number.
     """
     if endless and text == "none":
         return None
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = math.nan
-    if 0 < seconds < math.inf or (zero and seconds == 0):
-        return seconds
-    wanted = f"a finite number of seconds {'from 0 on' if zero else 'above 0'}"
+    number = float(text) if _NUMBER.fullmatch(text) else math.nan
+    if 0 < number < math.inf or (zero and number == 0):
+        return number
+    wanted = f"a finite number{f' of {unit}' if unit else ''} {'from 0 on' if zero else 'above 0'}"
     raise InvalidInputError(f"{one_line(text, _SHOWN)} is not {wanted}{f', or none {endless}' if endless else ''}")
 
 
 def whole_of(text: str, *, endless: str = "") -> int | None:
-    """Read a whole number above 0; where `endless` has words, `none` is `None`.
+    """Read a whole number above 0; where `endless` says what `none` means, that is `None`.
 
     Raises:
         InvalidInputError: It can't be read, or is larger than any journal.
     """
     if endless and text == "none":
         return None
-    if not _COUNT.fullmatch(text) or not 0 < int(text) <= MAX_COUNT:
-        wanted = f"no whole number from 1 to {MAX_COUNT:,}"
-        raise InvalidInputError(f"{one_line(text, _SHOWN)} is {wanted}{f', nor none {endless}' if endless else ''}")
-    return int(text)
-
-
-def number_of(text: str) -> float | None:
-    """Read a number above 0; `none` is no limit.
-
-    Raises:
-        InvalidInputError: It can't be read.
-    """
-    if text == "none":
-        return None
-    if not _DECIMAL.fullmatch(text) or not float(text):
-        raise InvalidInputError(f"{one_line(text, _SHOWN)} is neither a number above 0 nor none")
-    return float(text)
+    if _COUNT.fullmatch(text) and 0 < int(text) <= MAX_COUNT:
+        return int(text)
+    wanted = f"a whole number from 1 to {MAX_COUNT:,}"
+    raise InvalidInputError(f"{one_line(text, _SHOWN)} is not {wanted}{f', or none {endless}' if endless else ''}")
 
 
 async def kept_limits(screen: Screen, journal: "Journal", given: Mapping[str, Any]) -> FleetLimits:

@@ -15,7 +15,7 @@ from agentjobs_async import InvalidInputError, batch
 from agentjobs_async._text import one_line
 from agentjobs_async.cli._input.records import FORMATS
 from agentjobs_async.cli._input.tasks import tasks_of
-from agentjobs_async.cli.limits import DEFAULT_ACTIVE, Duration, duration_of, rate_of, seconds_of, whole_of
+from agentjobs_async.cli.limits import DEFAULT_ACTIVE, Duration, duration_of, number_of, rate_of, whole_of
 from agentjobs_async.cli.own_journals import BESIDE
 from agentjobs_async.cli.service import DEFAULT_TIMEOUT, Service
 
@@ -174,7 +174,7 @@ PROMPTS_OPTION: Final = click.option(
 
 def timeout_option(default: float, words: str, *, endless: str = "") -> Option:
     """Return `--timeout`; with words of `endless`, `none` is allowed."""
-    read = Read(partial(seconds_of, endless=endless))
+    read = Read(partial(number_of, unit="seconds", endless=endless))
     return click.option(
         "--timeout", metavar="SECONDS", type=read, default=f"{default:g}", show_default=True, help=words
     )
@@ -205,7 +205,7 @@ MAX_SENDING: Final = click.option(
 UNKNOWN_FOR: Final = click.option(
     "--unknown-for",
     metavar="SECONDS",
-    type=Read(partial(seconds_of, endless="without end", zero=True)),
+    type=Read(partial(number_of, unit="seconds", endless="without end", zero=True)),
     show_default=_kept_or(600),
     help="Seconds for which an unknown item counts as active: its agent may be at work. 0: not at all; none: for ever.",
 )
@@ -219,7 +219,7 @@ MAX_TRIES: Final = click.option(
 
 def kept_timeout(words: str) -> Option:
     """Return `--timeout` as a limit that the journal keeps."""
-    read = Read(partial(seconds_of, endless="to wait for ever"))
+    read = Read(partial(number_of, unit="seconds", endless="to wait for ever"))
     shown = _kept_or(f"{DEFAULT_TIMEOUT:g}")
     return click.option("--timeout", metavar="SECONDS", type=read, show_default=shown, help=words)
 
