@@ -58,9 +58,7 @@ def checked_id(name: str, value: object) -> str:
     """
     text = checked_name(name, value)
     if text in {".", ".."}:
-        raise InvalidInputError(
-            f"{name} must not be {text!r}: it would change the path; pass the id as the service gave it"
-        )
+        raise InvalidInputError(f"{name} must not be {text!r}: it would change the path; pass the service's own id")
     return text
 
 
@@ -164,7 +162,7 @@ def checked_count(name: str, value: Any, *, least: int = 1, most: int | None = N
 def _shown(value: Any) -> str:
     if isinstance(value, int) and value.bit_length() > _MAX_SHOWN_BITS:
         return "one so large"
-    return repr(value) if isinstance(value, int | float | type) else type(value).__name__
+    return repr(value) if isinstance(value, int | float) else type(value).__name__
 
 
 def checked_instance(name: str, value: object, kind: type[T]) -> T | None:
@@ -174,7 +172,8 @@ def checked_instance(name: str, value: object, kind: type[T]) -> T | None:
         InvalidInputError: `value` is anything else.
     """
     if value is not None and not isinstance(value, kind):
-        raise InvalidInputError(f"{name} must be of type {kind.__name__}, not {_shown(value)}")
+        found = "the class itself" if value is kind else type(value).__name__
+        raise InvalidInputError(f"{name} must be of type {kind.__name__}, not {found}")
     return value
 
 

@@ -87,7 +87,7 @@ class JobRef:
                 ref = None
         if ref is None or ref.to_token(url=url) != token:
             raise InvalidInputError(
-                f"not a job token: {one_line(token, 200)};"
+                f"not a job token: {one_line(token, 200) or 'it is empty'};"
                 " a token looks like project/job, as JobRef.to_token() gives it"
             )
         return ref

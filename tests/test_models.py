@@ -107,6 +107,8 @@ def test_no_token() -> None:
         assert caught.value.__context__ is None
 
     assert failures(check, *NO_TOKENS) == {}
+    with pytest.raises(InvalidInputError, match=r"^not a job token: it is empty; a token looks like"):
+        JobRef.from_token(" ")
     others: list[Any] = [None, 7, b"docs/job"]
     for value in others:
         with pytest.raises(InvalidInputError, match="a token must be a string, not"):

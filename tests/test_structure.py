@@ -88,7 +88,7 @@ LINES = {
     "_version": 3,
     "_text": 53,
     "_extras": 43,
-    "_validation": 240,
+    "_validation": 239,
     "_job_json": 146,
     "_documents": 132,
     "errors": 305,

@@ -127,7 +127,7 @@ def test_instance() -> None:
     assert checked_instance("budget", {}, dict) == {}
     with pytest.raises(InvalidInputError, match=r"^budget must be of type dict, not str$"):
         checked_instance("budget", "marmalade", dict)
-    with pytest.raises(InvalidInputError, match=r"^budget must be of type dict, not <class 'dict'>$"):
+    with pytest.raises(InvalidInputError, match=r"^budget must be of type dict, not the class itself$"):
         checked_instance("budget", dict, dict)
 
 

@@ -197,7 +197,7 @@ def _check_kind(kind: object, history: object) -> None:
     match kind:
         case (str(), None | str()) if isinstance(history, History):
             return
-    raise InvalidInputError("history must be a History, or a dict of them by (project id, model or None)")
+    raise InvalidInputError(f"history must be a History or a dict by (project id, model or None): see {kind!r:.80}")
 
 
 def _as_ours(retry_state: tenacity.RetryCallState) -> CallState:

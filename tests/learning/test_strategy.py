@@ -243,6 +243,7 @@ def test_refuses_what_makes_no_sense() -> None:
 
     histories: list[Any] = ["durations.json", [1.0], {"docs": History()}, {("docs", None): [1.0]}]
     assert failures(lambda value: check("history must be a History", history=value), *histories) == {}
+    check("a dict by .project id, model or None.: see 'docs'$", history={"docs": History()})
     numbers = (0, 0.5, -1, inf, "many", True)
     assert failures(lambda value: check("polls_per_job", polls_per_job=value), *numbers) == {}
 
