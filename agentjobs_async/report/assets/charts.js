@@ -9,7 +9,12 @@ function svg(name, attributes, ...children) {
   return made;
 }
 
-const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+/* Return a colour of the style as a canvas takes it: that of a property would still be one for light and one for dark. */
+function colour(name) {
+  const { style } = byId('active');
+  style.color = `var(--${name})`;
+  return getComputedStyle(byId('active')).color;
+}
 
 const SPANS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400];
 
@@ -68,7 +73,7 @@ function drawHistogram(store, places) {
       const high = Math.max((bin.counts[state] / most) * plot, 1);
       bottomEdge -= high;
       const place = { x: side + index * wide + 0.5, y: bottomEdge, width: Math.max(wide - 1, 1), height: high };
-      group.append(svg('rect', { ...place, class: `bar fill-${state}` }));
+      group.append(svg('rect', { ...place, class: `state-${state}` }));
     }
     return group;
   });

@@ -1,42 +1,14 @@
 /* Active jobs over time, and each job as a bar from its create to its end, in as few lanes as hold them all. */
 
-/* Put bars into lanes: each bar takes the lane that has been free for longest, or opens one. */
+/* Put bars, which come in the order of their starts, into lanes: each takes the lane that has been free for longest, or opens one. */
 function packLanes(bars) {
-  const heap = []; // [end, lane], the earliest end first
-  let lanes = 0;
+  const byEnd = [...bars].sort((one, other) => one.end - other.end);
+  let [lanes, ended, taken] = [0, 0, 0]; // the lanes of the bars of `byEnd` from `taken` to `ended` are free
   for (const bar of bars) {
-    if (heap.length && heap[0][0] <= bar.start) {
-      bar.lane = heap[0][1];
-      heap[0] = [bar.end, bar.lane];
-      siftDown(heap);
-    } else {
-      bar.lane = lanes;
-      lanes += 1;
-      heap.push([bar.end, bar.lane]);
-      siftUp(heap);
-    }
+    while (byEnd[ended].end <= bar.start && byEnd[ended].lane !== undefined) ended += 1;
+    bar.lane = taken < ended ? byEnd[taken++].lane : lanes++;
   }
   return lanes;
-}
-
-function siftDown(heap) {
-  let index = 0;
-  for (;;) {
-    let least = index;
-    for (const child of [2 * index + 1, 2 * index + 2]) if (child < heap.length && heap[child][0] < heap[least][0]) least = child;
-    if (least === index) return;
-    [heap[index], heap[least]] = [heap[least], heap[index]];
-    index = least;
-  }
-}
-
-function siftUp(heap) {
-  let index = heap.length - 1;
-  while (index && heap[(index - 1) >> 1][0] > heap[index][0]) {
-    const parent = (index - 1) >> 1;
-    [heap[index], heap[parent]] = [heap[parent], heap[index]];
-    index = parent;
-  }
 }
 
 const LEFT = 40; // room for the numbers of the axis
@@ -214,7 +186,7 @@ class Timeline {
   showLegend() {
     const present = new Set(this.bars.map((bar) => this.store.state[bar.place]));
     update(byId('legend'), element('ul', {}, ...this.store.head.order.filter((state) => present.has(state)).map(
-      (state) => element('li', {}, element('span', { className: `swatch fill-${state}` }), state),
+      (state) => element('li', {}, element('span', { className: `swatch state-${state}` }), state),
     )));
   }
 
