@@ -109,7 +109,7 @@ LINES = {
     "report": 2260,
     "testing": 2347,
     "prometheus": 123,
-    "cli": 6970,
+    "cli": 6971,
 }
 """Of each room."""
 

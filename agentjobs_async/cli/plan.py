@@ -169,7 +169,8 @@ def _show_duration(screen: Screen, limits: Limits, items: Sequence[BatchItem], m
     if found.seconds:
         how, when = ("at least", "at the earliest on") if minutes is None else ("about", "about")
         end = time.strftime("%a %d %b %H:%M", time.localtime(time.time() + found.seconds))
-        screen.line(f"This takes {how} {_span(found.seconds)}: {found.binding}. Begun now, it ends {when} {end}.")
+        screen.line(f"This takes {how} {_span(found.seconds)}: {found.binding}.")
+        screen.line(f"Begun now, it ends {when} {end}.")
 
 
 def _amount(value: Decimal) -> str:
