@@ -14,8 +14,6 @@ from agentjobs_async.cli.process import Context, run_action
 from agentjobs_async.cli.service import EMULATED_PROJECT
 from agentjobs_async.testing import Emulator, FaultPlan, RandomScripts, RateLimit
 
-__all__ = ["emulator"]
-
 
 def _plan_of(text: str) -> FaultPlan:
     try:

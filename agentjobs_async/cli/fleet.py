@@ -45,8 +45,6 @@ from agentjobs_async.engines._connector import database_error
 from agentjobs_async.engines.procrastinate import submit as submit_items
 from agentjobs_async.engines.procrastinate import work_off
 
-__all__ = ["submit", "worker"]
-
 _JOURNAL: Final = "The journal of all workers, such as postgresql+psycopg://host/database."
 _LOOK_SECONDS: Final = 2.0  # between two looks whether all has ended; one takes some 50 ms at 100,000 items
 _POOL: Final = "psycopg.pool"

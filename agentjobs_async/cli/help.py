@@ -13,8 +13,6 @@ from agentjobs_async.cli._output.files import check_file
 from agentjobs_async.cli.options import WRITTEN_FILE, journal_files
 from agentjobs_async.cli.wrapping import wrapped
 
-__all__ = ["ALL_COMPLETED", "RUN_PAGE", "WAIT_PAGE", "Context", "command", "exit_codes", "journal_exit_codes"]
-
 _WIDEST_HELP: Final = 80  # columns
 _NARROW: Final = 58  # columns below which an option's help does not fit beside it
 

@@ -19,8 +19,6 @@ from agentjobs_async import (
 from agentjobs_async.cli.documents import Change
 from agentjobs_async.cli.outcomes import described
 
-__all__ = ["JobChanges", "OpenJobs", "SilenceHook"]
-
 _SILENCE_SECONDS = 4.0  # longer than a healthy service takes for its first answer
 _FAILURES_TOLD = 2  # one failed poll alone is often over when it is read
 

@@ -20,8 +20,6 @@ from agentjobs_async.cli.outcomes import ExitCode, described
 from agentjobs_async.cli.process import Context, run_action
 from agentjobs_async.report.commands import found_job
 
-__all__ = ["resolve", "retry"]
-
 _OF_NO_RUN: Final = "The journal; if it is a file, no run may be using it."
 _SEND_AGAIN: Final = "send-again"
 _ABANDON: Final = "abandon"

@@ -39,8 +39,6 @@ from agentjobs_async.cli.outcomes import ExitCode, Outcome, Result, described, e
 from agentjobs_async.cli.process import Context, run_action
 from agentjobs_async.cli.service import DEFAULT_TIMEOUT, Service
 
-__all__ = ["create", "get", "wait"]
-
 _LOOK_SECONDS: Final = 5.0  # a database that is gone does not hold up a wait that can do without it
 
 

@@ -17,18 +17,6 @@ from agentjobs_async.cli._output.screen import Screen
 if TYPE_CHECKING:
     from agentjobs_async.batch import Journal
 
-__all__ = [
-    "DEFAULT_ACTIVE",
-    "Duration",
-    "changed_limits",
-    "duration_of",
-    "kept_limits",
-    "number_of",
-    "rate_of",
-    "rate_text",
-    "whole_of",
-]
-
 DEFAULT_ACTIVE: Final = 20
 """The jobs that are active at once by default."""
 

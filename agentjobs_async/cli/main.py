@@ -16,8 +16,6 @@ from agentjobs_async.cli.help import ALL_COMPLETED, Context
 from agentjobs_async.cli.outcomes import ExitCode, described
 from agentjobs_async.cli.process import show_error
 
-__all__ = ["COMMANDS", "run_command"]
-
 COMMANDS: Final = {
     "run": ("run", "Create jobs and wait for all of them."),
     "plan": ("plan", "Show what a run would send, its duration and cost."),

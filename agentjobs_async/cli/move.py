@@ -12,8 +12,6 @@ from agentjobs_async.cli.options import TEXT
 from agentjobs_async.cli.outcomes import ExitCode
 from agentjobs_async.cli.process import Context, run_action
 
-__all__ = ["move"]
-
 
 @command("move", journal_exit_codes("all rows were moved"), "agentjobs move --from run.db --to postgresql:///jobs")
 @click.option("--from", "source", metavar="FILE|URL", type=TEXT, required=True, help="The journal; nothing may use it.")

@@ -19,37 +19,6 @@ from agentjobs_async.cli.limits import DEFAULT_ACTIVE, Duration, duration_of, nu
 from agentjobs_async.cli.own_journals import BESIDE
 from agentjobs_async.cli.service import DEFAULT_TIMEOUT, Service
 
-__all__ = [
-    "COUNT",
-    "CREATE_RATE",
-    "DURATION",
-    "EMULATOR_OPTION",
-    "JSON_OPTION",
-    "MAX_ACTIVE",
-    "MAX_SENDING",
-    "MAX_TRIES",
-    "PROMPTS_OPTION",
-    "RUN_FOR",
-    "SHARE",
-    "TEXT",
-    "UNKNOWN_FOR",
-    "WRITTEN_FILE",
-    "YES_OPTION",
-    "FiniteNumber",
-    "Read",
-    "filter_options",
-    "input_options",
-    "joined",
-    "journal_argument",
-    "journal_before_keys",
-    "journal_files",
-    "journal_option",
-    "kept_timeout",
-    "limit_options",
-    "service_options",
-    "timeout_option",
-]
-
 Command = TypeVar("Command", bound=Callable[..., Any])
 Option = Callable[[Any], Any]
 

@@ -16,8 +16,6 @@ from agentjobs_async.batch import State
 if TYPE_CHECKING:
     from agentjobs_async.batch import Journal
 
-__all__ = ["BESIDE", "directory", "is_own", "left_journals", "new_journal", "open_for_run", "remove"]
-
 _PREFIX: Final = "run-"
 _SUFFIX: Final = ".db"
 BESIDE: Final = ("", "-wal", "-shm", ".lock")

@@ -20,8 +20,6 @@ from agentjobs_async.cli.options import CREATE_RATE, MAX_ACTIVE, TEXT, FiniteNum
 from agentjobs_async.cli.outcomes import ExitCode
 from agentjobs_async.cli.process import Context, run_action
 
-__all__ = ["Sending", "plan", "sending_of", "show_plan", "show_sending"]
-
 _MOST_REFUSALS: Final = 10  # lines
 _MOST_PROMPTS: Final = 3  # lines
 _PROMPT_COLUMNS: Final = 60  # beside a key, in a terminal of 80

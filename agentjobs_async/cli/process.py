@@ -18,8 +18,6 @@ from agentjobs_async.cli._output.workflow_commands import without_commands
 from agentjobs_async.cli.outcomes import ExitCode, described, exit_code
 from agentjobs_async.cli.wrapping import fitted
 
-__all__ = ["Context", "Interruption", "run_action", "show_error"]
-
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _SIGNAL_BASE: Final = 128  # exit code of a signal, less its number, as shells count
 

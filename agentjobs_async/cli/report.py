@@ -28,8 +28,6 @@ from agentjobs_async.report.html import check_installed
 from agentjobs_async.report.serving import LOOPBACK, running
 from agentjobs_async.report.writing import FORMATS, check_format, format_of, write_report
 
-__all__ = ["ReportFile", "report", "serve"]
-
 _LONGEST_SECONDS: Final = 120.0  # at the end of a run: a database that is gone does not hold it up for ever
 _ANY: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - what the user gave; and what opens it here
 

@@ -52,8 +52,6 @@ from agentjobs_async.cli.report import ReportFile
 from agentjobs_async.cli.service import Service
 from agentjobs_async.cli.wrapping import fitted
 
-__all__ = ["resume", "run"]
-
 _MOST_UNASKED: Final = 100  # creates that a terminal is not asked about
 _AT_ONCE: Final = 500  # planned in one commit; half a second at the most until it can be stopped
 _QUIET_SECONDS: Final = 5.0  # a log gets no more lines of the planning than these
@@ -241,8 +239,8 @@ async def _show_lost_jobs(screen: Screen, journal: Journal) -> None:
     """Show how many jobs belong to an emulator that has ended: the emulator of this command does not have them."""
     if lost := (await journal.counts())[State.ACTIVE]:
         screen.notice(
-            f"The jobs of an earlier emulator ended with it ({lost} active): this one does not know them, and they"
-            " fail as not found. --retry-failed tries such items again."
+            f"The jobs of an earlier emulator ended with it ({lost} active): this one does not know them, and they fail"
+            " as not found. --retry-failed tries such items again."
         )
 
 

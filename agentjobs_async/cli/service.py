@@ -13,8 +13,6 @@ from agentjobs_async import AgentJobsSession, InvalidInputError, JobRef, PollPol
 from agentjobs_async._text import one_line
 from agentjobs_async._validation import checked_bare_id
 
-__all__ = ["DEFAULT_TIMEOUT", "EMULATED_PROJECT", "Service"]
-
 DEFAULT_TIMEOUT: Final = 1800.0
 """The seconds that each job may take by default."""
 EMULATED_PROJECT: Final = "demo"

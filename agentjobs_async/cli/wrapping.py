@@ -5,8 +5,6 @@ import re
 import textwrap
 from typing import TextIO
 
-__all__ = ["fitted", "wrapped"]
-
 
 def fitted(text: str, stream: TextIO) -> str:
     """Return `text` with its lines wrapped to the terminal that `stream` is; unchanged if it is not one."""
