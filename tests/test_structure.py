@@ -106,7 +106,7 @@ LINES = {
     "durable": 966,
     "engines": 472,
     "web": 545,
-    "report": 2260,
+    "report": 2233,
     "testing": 2347,
     "prometheus": 123,
     "cli": 6898,

@@ -14,19 +14,18 @@ The columns are those of `items`; `context` is left out of a block in which no r
 """
 
 import json
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from agentjobs_async._validation import MAX_NAME_LENGTH
-from agentjobs_async.batch import Journal, JournalRow, State
+from agentjobs_async.batch import JournalRow, State
 from agentjobs_async.report.commands import COMMANDS
 from agentjobs_async.report.items import cell_text, context_column
 from agentjobs_async.report.source import Source
 from agentjobs_async.report.texts import link_or_none, milliseconds, shown
 
-__all__ = ["BLOCK_ROWS", "block", "block_line", "head_line", "row_blocks"]
+__all__ = ["block", "block_line", "head_line"]
 
-BLOCK_ROWS: Final = 8192  # rows have most in common with their neighbours; 16 MB of JSON with the longest prompts
 _MOST_TEXT: Final = 2000  # characters of a prompt or an error: what a person reads of one
 _MOST_COMMON: Final = 255  # characters that are compared with the text before, at each end
 _LEAST_KEY: Final = 4  # characters: a shorter one occurs in any text by chance
@@ -128,22 +127,6 @@ def _times(rows: Sequence[JournalRow]) -> dict[str, list[int | None]]:
             column.append(None if time is None else time - last)
             last = last if time is None else time
     return {"planned_at": _less_before(planned), "sent_at": _less_before(sent), **columns}
-
-
-async def row_blocks(journal: Journal) -> AsyncIterator[list[JournalRow]]:
-    """Return the rows of an open journal in blocks: each item once, as its newest try.
-
-    Raises:
-        JournalError: The journal can't be read.
-    """
-    pending: list[JournalRow] = []
-    async for page in journal.rows().pages():
-        pending += page
-        if len(pending) >= BLOCK_ROWS:
-            yield pending
-            pending = []
-    if pending:
-        yield pending
 
 
 def block_line(rows: Sequence[JournalRow], *, prompts: bool = True) -> str:

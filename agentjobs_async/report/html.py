@@ -3,19 +3,18 @@
 import asyncio
 import base64
 import hashlib
-import zlib
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
 from typing import Any, Final, TextIO
 
-from attrs import define, field, frozen
+from attrs import frozen
 
 from agentjobs_async._extras import extra_named
 from agentjobs_async.batch import JournalRow, State
-from agentjobs_async.report.columns import block_line, head_line, row_blocks
 from agentjobs_async.report.commands import commands_of
+from agentjobs_async.report.document import SMALLEST, Document
 from agentjobs_async.report.figures import Figures, Tally
 from agentjobs_async.report.source import Source
 from agentjobs_async.report.texts import link_or_none, shown
@@ -27,8 +26,6 @@ SCRIPTS: Final = ("texts.js", "store.js", "figures.js", "charts.js", "timeline.j
 PLAIN_ROWS: Final = 200  # of those that need a person, for who has no scripts
 PLAIN_STATES: Final = (State.UNKNOWN, State.FAILED)
 _PLAIN_CHARACTERS: Final = 200  # of a prompt or an error in such a row
-_GZIP: Final = 31  # zlib's name for a gzip header around the largest window
-_LEVEL, _MEMORY = 9, 9  # a page is written once, and mailed
 
 
 @frozen
@@ -88,9 +85,22 @@ def check_installed() -> None:
 
 async def write_html(source: Source, stream: TextIO) -> None:
     """Write the page of all rows."""
-    gathered = await _gathered(source)
-    figures = gathered.tally.figures(source.pauses)
-    stream.writelines(rendered(source, page_parts(), figures, gathered.plain(), gathered.data()))
+    tally, document = Tally(), Document(SMALLEST)
+    plain: dict[State, list[JournalRow]] = {state: [] for state in PLAIN_STATES}
+    async for rows in document.read(source):
+        await asyncio.to_thread(_count, rows, tally, plain)  # as the document is packed
+    document.end()
+    shown_plainly = [row for kept in plain.values() for row in kept][:PLAIN_ROWS]
+    data = base64.b64encode(document.whole()).decode()  # inert in HTML
+    stream.writelines(rendered(source, page_parts(), tally.figures(source.pauses), shown_plainly, data))
+
+
+def _count(rows: list[JournalRow], tally: Tally, plain: dict[State, list[JournalRow]]) -> None:
+    """Count rows, and keep the first ones that are shown without scripts."""
+    for row in rows:
+        tally.add(row)
+        if row.state in plain and len(plain[row.state]) < PLAIN_ROWS:
+            plain[row.state].append(row)
 
 
 def rendered(
@@ -132,43 +142,3 @@ def rendered(
         )
     )
     return pieces
-
-
-@define
-class _Gathered:
-    """The rows as they are read once: their figures, their columns, and those that are shown without scripts."""
-
-    tally: Tally = field(factory=Tally)
-    _by_state: dict[State, list[JournalRow]] = field(factory=lambda: {state: [] for state in PLAIN_STATES})
-    _packer: Any = field(factory=lambda: zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP, _MEMORY))
-    _packed: bytearray = field(factory=bytearray)
-
-    def pack(self, line: str) -> None:
-        """Add a line to the document of the page."""
-        self._packed += self._packer.compress(f"{line}\n".encode())
-
-    def take(self, rows: list[JournalRow], *, prompts: bool) -> None:
-        """Add rows."""
-        for row in rows:
-            self.tally.add(row)
-            kept = self._by_state.get(row.state)
-            if kept is not None and len(kept) < PLAIN_ROWS:
-                kept.append(row)
-        self.pack(block_line(rows, prompts=prompts))
-
-    def plain(self) -> list[JournalRow]:
-        """Return the rows that are shown without scripts."""
-        return [row for rows in self._by_state.values() for row in rows][:PLAIN_ROWS]
-
-    def data(self) -> str:
-        """Return the document of the page, as text that is inert in HTML."""
-        return base64.b64encode(self._packed + self._packer.flush()).decode()
-
-
-async def _gathered(source: Source) -> _Gathered:
-    gathered = _Gathered()
-    gathered.pack(head_line(source))
-    async for rows in row_blocks(source.journal):
-        # On a thread: the loop may be that of a batch, whose polls would stand still meanwhile.
-        await asyncio.to_thread(gathered.take, rows, prompts=source.prompts)
-    return gathered

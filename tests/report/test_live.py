@@ -15,8 +15,8 @@ from aiohttp import ClientSession
 from agentjobs_async import JournalError
 from agentjobs_async.batch import BatchItem, Journal
 from agentjobs_async.report import board
+from agentjobs_async.report.document import Document
 from agentjobs_async.report.live import status
-from agentjobs_async.report.live.log import Document
 from agentjobs_async.report.serving import running
 from tests.aged import aged_journal
 from tests.browser import Visit, expect, visit

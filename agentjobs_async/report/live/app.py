@@ -63,11 +63,12 @@ class _Board:
     journal: Journal
     access: Access
     prompts: bool
-    _feed: ChangeFeed = field(default=None, init=False)
+    _feed: ChangeFeed = field(init=False)
     _acting: asyncio.Lock = field(factory=asyncio.Lock, init=False)
 
-    def __attrs_post_init__(self) -> None:
-        self._feed = ChangeFeed(self.journal, prompts=self.prompts)
+    @_feed.default
+    def _new_feed(self) -> ChangeFeed:
+        return ChangeFeed(self.journal, prompts=self.prompts)
 
     async def running(self, app: web.Application) -> AsyncIterator[None]:
         """Follow the journal while the application runs."""
@@ -165,27 +166,22 @@ def _caller(request: web.Request) -> str:
 def _guarded(access: Access) -> Middleware:
     @web.middleware
     async def guarded(request: web.Request, handler: Handler) -> web.StreamResponse:
+        refusal: web.HTTPError
         try:
             access.check(request)
-            return await _answer(request, handler)
-        except web.HTTPError as refusal:
-            if request.method == hdrs.METH_POST:
-                _LOGGER.warning("an action for %s was refused: %s", _caller(request), refusal.text)
-            raise
+            return await handler(request)
+        except web.HTTPError as error:
+            refusal = error
+        except InvalidInputError as error:
+            refusal = web.HTTPBadRequest(text=str(error))
+        except JournalError as error:
+            kind = web.HTTPConflict if error.reason in {"locked", "moved"} else web.HTTPServiceUnavailable
+            refusal = kind(text=_refusal_text(error))
+        if request.method == hdrs.METH_POST:
+            _LOGGER.warning("an action for %s was refused: %s", _caller(request), refusal.text)
+        raise refusal
 
     return guarded
-
-
-async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
-    refusal: web.HTTPError
-    try:
-        return await handler(request)
-    except InvalidInputError as error:
-        refusal = web.HTTPBadRequest(text=str(error))
-    except JournalError as error:
-        kind = web.HTTPConflict if error.reason in {"locked", "moved"} else web.HTTPServiceUnavailable
-        refusal = kind(text=_refusal_text(error))
-    raise refusal
 
 
 def _refusal_text(error: JournalError) -> str:

@@ -12,8 +12,9 @@ from attrs import define, field
 
 from agentjobs_async import JournalError
 from agentjobs_async.batch import Journal, JournalRow
-from agentjobs_async.report.columns import block_line, head_line, row_blocks
-from agentjobs_async.report.live.log import Document, Log
+from agentjobs_async.report.columns import block_line
+from agentjobs_async.report.document import Document
+from agentjobs_async.report.live.log import Log
 from agentjobs_async.report.live.status import TimeLeft, status_of
 from agentjobs_async.report.source import Source
 from agentjobs_async.web.events import HEARTBEAT, frame
@@ -30,7 +31,6 @@ _ROWS_AT_ONCE: Final = 500  # what one query names
 _RELOAD_SECONDS: Final = 60.0  # after which a page that is opened gets all rows as they are now
 _REST_PER_LOAD: Final = 60.0  # reading all rows once more takes at most a sixtieth of the time
 _FEWEST_CHANGED: Final = 5_000  # rows in the log before all are read once more, to make a shorter document of them
-_ESTIMATE_SECONDS: Final = 5.0  # between two estimates: jobs take minutes
 _RETRY_SECONDS: Final = 2.0  # after a fault of the database
 _HEARTBEAT_SECONDS: Final = 15.0  # a page takes a stream for broken that is silent for longer than twice as long
 
@@ -90,11 +90,11 @@ class ChangeFeed:
         self.log: Log = Log()
         self.status: dict[str, Any] = {"workers": None, "pauses": (0, 0.0), "trouble": None, "left": None}
         self._time_left = TimeLeft(journal)
-        self._estimated_at = -_ESTIMATE_SECONDS  # monotonic
         self._journal = journal
         self._prompts = prompts
         self._changes = _Changes(journal)
         self._document: Document | None = None
+        self._position = 0  # of the log: what was logged before it is in the document
         self._growing: Document | None = None  # the first one, while it is being made
         self._place: object = None  # the file at the first look
         self._identity: str | None = None  # of the journal in a database, at the last look
@@ -141,8 +141,11 @@ class ChangeFeed:
                 elif changed:
                     sent = status
                     yield frame("status", json.dumps(changed))
-                elif not await _is_set(news, _HEARTBEAT_SECONDS):
-                    yield HEARTBEAT
+                else:
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(news.wait(), _HEARTBEAT_SECONDS)
+                    if not news.is_set():
+                        yield HEARTBEAT
         if not log.is_closed:
             yield frame("stale", "")
 
@@ -164,7 +167,7 @@ class ChangeFeed:
             rest = _LOOK_SECONDS
             try:
                 has_asked = await self.look()
-                await self._estimate()
+                self._tell(left=await self._time_left.words())
                 rest = _LOOK_SECONDS if has_asked or self._journal.is_shared else _GLANCE_SECONDS
             except JournalError as error:
                 self._tell(trouble=str(error))
@@ -259,46 +262,31 @@ class ChangeFeed:
 
     async def _load(self) -> None:
         """Read all rows, and make a new document of them; what changes meanwhile is logged by the next look."""
-        started = time.monotonic()
-        document = Document(self.log.end)
+        started, position, document = time.monotonic(), self.log.end, Document()
         self._growing = document if self._document is None else None
         try:
-            await self._fill(document)
+            await self._fill(document, position)
         finally:
             self._growing = None
             document.end()
         # Pages that have the last document may still ask for what came after it.
-        self.log.forget(document.position if self._document is None else self._document.position)
-        self._document, self._changed_rows, self._is_current = document, 0, True
+        self.log.forget(position if self._document is None else self._position)
+        self._document, self._position, self._changed_rows, self._is_current = document, position, 0, True
         self._loaded_at, self._load_seconds = time.monotonic(), time.monotonic() - started
 
-    async def _fill(self, document: Document) -> None:
+    async def _fill(self, document: Document, position: int) -> None:
         if self._document is None:
             self._stamp, self._late_look_at = None, time.monotonic()
             await self._changes.begin()
-        document.add_line(head_line(await Source.of(self._journal), identity=await self._journal._entries.identity()))
-        async for rows in row_blocks(self._journal):
-            await document.add(rows, prompts=self._prompts)
-        document.add_line(json.dumps({"position": self.log.mark(document.position)}))
-
-    async def _estimate(self) -> None:
-        now = time.monotonic()
-        if now - self._estimated_at >= _ESTIMATE_SECONDS:
-            self._estimated_at = now
-            self._tell(left=await self._time_left.words())
+        source = await Source.of(self._journal, prompts=self._prompts)
+        async for _ in document.read(source, identity=await self._journal._entries.identity()):
+            pass
+        document.add_line(json.dumps({"position": self.log.mark(position)}))
 
     def _tell(self, **status: Any) -> None:
         before, self.status = self.status, {**self.status, **status}
         if self.status != before:
             self.log.wake()
-
-
-async def _is_set(event: asyncio.Event, seconds: float) -> bool:
-    """Wait for an event for some seconds, and return whether it was set."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await event.wait()
-    return event.is_set()
 
 
 def _file_at(journal: Journal) -> tuple[int, int] | None:

@@ -1,42 +1,19 @@
-"""What pages read on as it grows: the document of all rows, and the log of what has changed since."""
+"""What has changed since the document of all rows was made, for pages that come late or slept."""
 
-import asyncio
-import zlib
-from collections.abc import AsyncGenerator, Sequence
 from secrets import token_hex
-from typing import Any, Final
+from typing import Final
 
 from attrs import define, field
 
-from agentjobs_async.batch import JournalRow
-from agentjobs_async.report.columns import block_line
+from agentjobs_async.report.document import Growing
 
-__all__ = ["Document", "Log"]
+__all__ = ["Log"]
 
-_GZIP: Final = 31  # zlib's name for a gzip header around the largest window
-_LEVEL: Final = 5  # a page waits for it: the smallest would take three times as long
 _MOST_DIGITS: Final = 19  # of a position in an id: Python would read one of any length
 
 
 @define(eq=False)
-class _Growing:
-    """What is read on while it grows."""
-
-    _news: asyncio.Event = field(factory=asyncio.Event, init=False)
-
-    def news(self) -> asyncio.Event:
-        """Return an event that is set when there is more: take it before you look, so that you miss nothing."""
-        return self._news
-
-    def wake(self) -> None:
-        """Wake all that wait for more."""
-        # Those that wait hold the old event: each is woken, and none misses what comes before it runs.
-        self._news.set()
-        self._news = asyncio.Event()
-
-
-@define(eq=False)
-class Log(_Growing):
+class Log(Growing):
     """Lines by their positions, which count from the start of this log: a page reads on from where it stands.
 
     Attributes:
@@ -87,56 +64,3 @@ class Log(_Growing):
     def line(self, position: int) -> str:
         """Return the line at a position that is known, before the end."""
         return self._lines[position - self._first]
-
-
-@define(eq=False)
-class Document(_Growing):
-    """Lines of JSON, gzipped: the head, the rows in blocks, and from which position of the log on a page follows.
-
-    It is made once for all pages that ask for it, and sent while it is being made.
-
-    Attributes:
-        position: The position of the log; what was logged before it is in the document.
-        rows: The number of rows in it.
-    """
-
-    position: int
-    rows: int = field(default=0, init=False)
-    _packer: Any = field(factory=lambda: zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP), init=False)
-    _pieces: list[bytes] = field(factory=list, init=False)
-    _is_ended: bool = field(default=False, init=False)
-
-    async def add(self, rows: Sequence[JournalRow], *, prompts: bool = True) -> None:
-        """Add a block of rows, on a thread: the loop may be that of a batch."""
-        self._grow(await asyncio.to_thread(lambda: self._packed(block_line(rows, prompts=prompts))))
-        self.rows += len(rows)
-
-    def add_line(self, line: str) -> None:
-        """Add a line."""
-        self._grow(self._packed(line))
-
-    def end(self) -> None:
-        """End the document where it is."""
-        self._is_ended = True
-        self._grow(self._packer.flush())
-
-    async def pieces(self) -> AsyncGenerator[bytes]:
-        """Yield the document as far as it is made, then each piece that is added, to its end."""
-        sent = 0
-        while True:
-            news, is_ended = self.news(), self._is_ended  # before the pieces: none is added unseen
-            while sent < len(self._pieces):
-                sent += 1
-                yield self._pieces[sent - 1]
-            if is_ended:
-                return
-            await news.wait()
-
-    def _packed(self, line: str) -> bytes:
-        # Flushed, so that a page can read the line at once.
-        piece: bytes = self._packer.compress(f"{line}\n".encode()) + self._packer.flush(zlib.Z_SYNC_FLUSH)
-        return piece
-
-    def _grow(self, piece: bytes) -> None:
-        self._pieces.append(piece)
-        self.wake()

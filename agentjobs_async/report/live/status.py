@@ -13,9 +13,9 @@ from agentjobs_async.batch._workers import workers_of
 
 __all__ = ["TimeLeft", "status_of"]
 
-_FIRST_STEP_SECONDS: Final = 10.0  # below it, the words are those of a new job
-_STEP: Final = 1.15  # each age is as many times the one before: the words say no more than that
-_LAST_STEP_SECONDS: Final = 14_400.0  # 4 h: nothing is known of older jobs
+_AGES: Final = [0, *(round(10 * 1.15**step) for step in range(53))]
+"""Ages of jobs in seconds, up to 4 h: nothing is known of older ones, and words say no more than such steps."""
+_FRESH_SECONDS: Final = 5.0  # for which words serve: jobs take minutes
 
 
 async def status_of(journal: Journal) -> dict[str, Any]:
@@ -51,17 +51,6 @@ async def _shown_workers(journal: Journal) -> list[dict[str, Any]] | None:
     ]
 
 
-def _steps() -> list[int]:
-    steps, age = [0], _FIRST_STEP_SECONDS
-    while age < _LAST_STEP_SECONDS:
-        steps.append(round(age))
-        age *= _STEP
-    return steps
-
-
-_STEPS: Final = _steps()
-
-
 class TimeLeft:
     """When the active jobs of a journal will end.
 
@@ -71,12 +60,14 @@ class TimeLeft:
 
     def __init__(self, journal: Journal) -> None:
         self._active = ActiveJobs(journal)
+        self._words: dict[str, Any] | None = None
+        self._made_at = -_FRESH_SECONDS  # monotonic
         self._histories: Mapping[str, History] = {}
         """The histories of which `_by_project` was made."""
         self._by_project: dict[str, list[str | None]] = {}
 
     async def words(self) -> dict[str, Any] | None:
-        """Return the words; `None` while nothing is known.
+        """Return the words, made at most 5 s ago; `None` while nothing is known.
 
         `all` has them for the active jobs together; `by_project` has a list for each project: the words for one job
         from each age in `ages` on, in seconds.
@@ -84,15 +75,21 @@ class TimeLeft:
         Raises:
             JournalError: The journal can't be read.
         """
+        if time.monotonic() - self._made_at >= _FRESH_SECONDS:
+            self._made_at = time.monotonic()
+            self._words = await self._made()
+        return self._words
+
+    async def _made(self) -> dict[str, Any] | None:
         left = await self._active.time_left()
         if left is None:
             return None
         if self._active.histories is not self._histories:
             self._histories = self._active.histories
             self._by_project = {project: _texts_by_age(history) for project, history in self._histories.items()}
-        return {"all": str(left), "ages": _STEPS, "by_project": self._by_project}
+        return {"all": str(left), "ages": _AGES, "by_project": self._by_project}
 
 
 def _texts_by_age(history: History) -> list[str | None]:
-    found = [Estimate(history.quantile(0.5, age), history.quantile(0.9, age)) for age in _STEPS]
+    found = [Estimate(history.quantile(0.5, age), history.quantile(0.9, age)) for age in _AGES]
     return [str(estimate) if estimate.p90 < inf else None for estimate in found]
