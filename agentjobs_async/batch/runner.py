@@ -2,23 +2,21 @@
 
 import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping, Sequence
-from math import inf
 from types import TracebackType
 from typing import Any, Final, Self
 
 from agentjobs_async import AgentJobsError, AgentJobsSession, InvalidInputError, JournalError
 from agentjobs_async._validation import checked_flag
-from agentjobs_async.batch._learning import begin_learning
-from agentjobs_async.batch._run.context import ItemRun, Phase, RunContext
+from agentjobs_async.batch._run.context import ItemRun, Phase
 from agentjobs_async.batch._run.feed import Feed, Items
 from agentjobs_async.batch._run.item import run_item
-from agentjobs_async.batch._run.tasks import GRACE_SECONDS, ItemTasks
+from agentjobs_async.batch._run.tasks import GRACE_SECONDS, ItemTasks, check_session_and_journal, open_run
 from agentjobs_async.batch.items import BatchItem, BatchResult, Outcome, checked_item
 from agentjobs_async.batch.journal import Journal
-from agentjobs_async.batch.limits import Kept, Limits, Rate, given, in_force
+from agentjobs_async.batch.limits import Kept, Limits, Rate, given
 from agentjobs_async.batch.stats import ActiveItem, BatchStats
 
-__all__ = ["Batch", "check_session_and_journal", "run_batch"]
+__all__ = ["Batch", "run_batch"]
 
 _FAILURES: Final = frozenset({Outcome.FAILED, Outcome.REJECTED, Outcome.UNKNOWN})
 
@@ -100,18 +98,6 @@ def run_batch(
     return Batch(session, items, journal, settings, learn=learn)
 
 
-def check_session_and_journal(session: object, journal: object) -> None:
-    """Raise an `InvalidInputError` unless these are a session and a journal that is not read-only."""
-    if not all(callable(getattr(session, name, None)) for name in ("create_job", "watch")):
-        raise InvalidInputError(f"session must be an AgentJobsSession, not {type(session).__name__}")
-    if not isinstance(journal, Journal):
-        raise InvalidInputError(
-            f"journal must be an open Journal, as of async with Journal.open(path), not {type(journal).__name__}"
-        )
-    if journal.read_only:
-        raise InvalidInputError("journal is open read-only: open it without read_only=True")
-
-
 def _check(session: object, items: object, journal: object) -> None:
     check_session_and_journal(session, journal)
     for item in items if isinstance(items, Sequence) else ():
@@ -148,27 +134,14 @@ class Batch(AsyncIterator[BatchResult]):
     async def __aenter__(self) -> Self:
         if self._item_tasks is not None or self._over:
             raise InvalidInputError("a batch runs once: call run_batch again")
-        self._journal._entries.mask(self._session.mask)
-        kept = await self._journal.limits()
-        self._limits = in_force(kept, self._settings)
-        try:
-            await self._journal._opened.share_polls(self, kept.polls_per_second, self._session)
-            await self._start()
-        except BaseException:  # the block is not entered, and so not left
-            self._journal._opened.stop_sharing_polls(self)
-            raise
-        return self
-
-    async def _start(self) -> None:
+        item_tasks = await open_run(self._session, self._journal, self._settings, "batch", learn=self._learn)
+        self._item_tasks, self._limits = item_tasks, item_tasks.context.limits
         self._results = asyncio.Queue(self._limits.max_active)
-        await begin_learning(self._session, self._journal._entries, wanted=self._learn)
-        limits, entries = self._limits, self._journal._entries
-        context = await RunContext.of(self._session, entries, limits, max_active=limits.max_active, refused_for=inf)
-        item_tasks = self._item_tasks = ItemTasks(context)
         self._feed = Feed(item_tasks, self._items, self._limits.limit, self._run, self._deliver)
         feeding = item_tasks.start_helper(self._feed.read(self._journal._opened.take_unknown()), Phase.NO_CREATES)
-        item_tasks.start_recording()
+        item_tasks.start_recording(item_tasks.under_way)
         _ = item_tasks.start_helper(self._end_results(item_tasks, feeding), Phase.LEFT)
+        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -212,10 +185,7 @@ class Batch(AsyncIterator[BatchResult]):
         # Results are dropped, since the journal has them all: first so that no item waits for a reader that has left,
         # at the end to make room for the mark that ends the iteration of a reader in another task.
         self._drop_results()
-        try:
-            fault = None if self._item_tasks is None else await self._item_tasks.close(grace)
-        finally:
-            self._journal._opened.stop_sharing_polls(self)
+        fault = None if self._item_tasks is None else await self._item_tasks.close(grace)
         self._drop_results()
         self._results.put_nowait(None)
         return fault

@@ -7,16 +7,13 @@ from math import inf
 from types import TracebackType
 from typing import Final, Self
 
-from attrs import evolve
-
 from agentjobs_async import AgentJobsError, AgentJobsSession, InvalidInputError, JournalError
-from agentjobs_async.batch._run.context import ItemRun, Phase, RunContext
+from agentjobs_async.batch._run.context import ItemRun, Phase
 from agentjobs_async.batch._run.item import run_item
-from agentjobs_async.batch._run.tasks import GRACE_SECONDS, ItemTasks
-from agentjobs_async.batch._run.throttle import REFUSED_SECONDS
+from agentjobs_async.batch._run.tasks import GRACE_SECONDS, ItemTasks, check_session_and_journal, open_run
 from agentjobs_async.batch.items import BatchResult
 from agentjobs_async.batch.journal import Journal
-from agentjobs_async.batch.limits import Kept, given, in_force
+from agentjobs_async.batch.limits import Kept, given
 from agentjobs_async.batch.states import State
 from agentjobs_async.batch.stats import ActiveItem, BatchStats
 
@@ -57,6 +54,7 @@ class BatchWorker:
         timeout: float | Kept | None = "kept",
         on_result: Callable[[BatchResult], object] | None = None,
     ) -> None:
+        check_session_and_journal(session, journal)
         self._settings = given(max_sending=max_sending, timeout=timeout)
         self._session = session
         self.journal = journal
@@ -65,16 +63,8 @@ class BatchWorker:
         self._close_by = inf  # loop time
 
     async def __aenter__(self) -> Self:
-        entries = self.journal._entries
-        entries.mask(self._session.mask)
-        kept = await self.journal.limits()
-        limits, most = in_force(kept, self._settings), kept.max_active
-        if self.journal.is_shared:  # each claim sees to these for all owners
-            limits, most = evolve(limits, create_rate=None), None
-        context = await RunContext.of(self._session, entries, limits, max_active=most, refused_for=REFUSED_SECONDS)
-        await self.journal._opened.share_polls(self, kept.polls_per_second, self._session)
-        self._item_tasks = ItemTasks(context)
-        self._item_tasks.start_recording()
+        self._item_tasks = await open_run(self._session, self.journal, self._settings, "worker")
+        self._item_tasks.start_recording(self._item_tasks.under_way)
         return self
 
     async def __aexit__(
@@ -103,11 +93,7 @@ class BatchWorker:
             return
         self.start_closing()
         grace = self._close_by - asyncio.get_running_loop().time()
-        try:
-            fault = await self._item_tasks.close(max(grace, _LEAST_GRACE_SECONDS))
-        finally:
-            self.journal._opened.stop_sharing_polls(self)
-        if fault is not None:
+        if (fault := await self._item_tasks.close(max(grace, _LEAST_GRACE_SECONDS))) is not None:
             raise fault
 
     async def run(self, keys: Sequence[str]) -> tuple[str, ...]:

@@ -9,20 +9,15 @@ from itertools import islice
 from typing import Any, Final, Self
 from weakref import WeakSet
 
-from attrs import evolve
-
 from agentjobs_async import AgentJob, AgentJobsSession, InvalidInputError, JournalError, SessionClosedError
 from agentjobs_async._loop.tasks import until_done
 from agentjobs_async._validation import checked_flag, checked_seconds
 from agentjobs_async.batch import BatchItem, Journal, JournalRow, State, Where
-from agentjobs_async.batch._run.context import Phase, RunContext
-from agentjobs_async.batch._run.tasks import GRACE_SECONDS, ItemTasks, record_seen
-from agentjobs_async.batch._run.throttle import REFUSED_SECONDS
+from agentjobs_async.batch._run.context import Phase
+from agentjobs_async.batch._run.tasks import GRACE_SECONDS, check_session_and_journal, open_run
 from agentjobs_async.batch._store.durable_rows import DurableRows
 from agentjobs_async.batch._store.entries import Entries
 from agentjobs_async.batch.items import checked_item
-from agentjobs_async.batch.limits import in_force
-from agentjobs_async.batch.runner import check_session_and_journal
 from agentjobs_async.durable._callback import Callback
 from agentjobs_async.durable._creates import Creates
 from agentjobs_async.durable._following import Following
@@ -108,33 +103,29 @@ class DurableJobs:
         """
         if self._is_open or self._closed:
             raise InvalidInputError("durable jobs are entered once: make new ones")
-        entries, is_shared = self._journal._entries, self._journal.is_shared
-        entries.mask(self._session.mask)
-        kept = await entries.limits()
-        limits = in_force(kept, {"timeout": None})
-        if is_shared:  # each claim sees to the rate of all owners
-            limits = evolve(limits, create_rate=None)
-        context = await RunContext.of(self._session, entries, limits, max_active=None, refused_for=REFUSED_SECONDS)
+        entries = self._entries = self._journal._entries
         if entries in _FOLLOWED:
             raise InvalidInputError(
                 "other durable jobs of this process follow the journal: share them, or open it again"
             )
         _FOLLOWED.add(entries)
+        try:
+            self._item_tasks = await open_run(self._session, self._journal, {"timeout": None}, "durable")
+        except BaseException:
+            _FOLLOWED.discard(entries)
+            raise
         self._is_open = True
-        self._entries = entries
-        patience = self._opened.owner_timeout if is_shared else None
+        patience = self._opened.owner_timeout if self._journal.is_shared else None
         self._rows = DurableRows(entries, patience, tells=self._on_end is not None)
         self._following = Following(self._session, entries, self._rows, self._on_change, self._on_end, self._least_gap)
-        self._item_tasks = ItemTasks(context)
         self._creates = Creates(self._item_tasks, self._following)
         try:
-            await self._opened.share_polls(self, kept.polls_per_second, self._session)
             await self._take_over(own=True)
         except BaseException:
             with suppress(JournalError):  # the ids that it names are in the log
                 await self._leave(0.0)
             raise
-        _ = self._item_tasks.start_helper(record_seen(entries, self._following.under_way), Phase.NO_CREATES)
+        self._item_tasks.start_recording(self._following.under_way)
         _ = self._item_tasks.start_helper(self._sweep(), Phase.NO_CREATES)
         return self
 
@@ -343,7 +334,6 @@ class DurableJobs:
             return
         until = asyncio.get_running_loop().time() + grace
         self._following.stop()  # first: no job that is created meanwhile is waited for
-        self._opened.stop_sharing_polls(self)
         try:
             try:
                 fault = await self._item_tasks.close(grace)

@@ -102,7 +102,7 @@ async def test_refused_key(
 ) -> None:
     """While the service refuses the key, a job stays planned; it is sent again by itself after a time."""
     monkeypatch.setattr(creates, "_HELD_SECONDS", 0.05)
-    monkeypatch.setattr("agentjobs_async.durable.jobs.REFUSED_SECONDS", 0.01)
+    monkeypatch.setattr("agentjobs_async.batch._run.tasks.REFUSED_SECONDS", 0.01)
     await emulator.inject("401", prompt="Hello")
     listener = Listener()
     async with DurableJobs(session, file_journal, on_end=listener.on_end) as jobs:

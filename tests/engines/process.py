@@ -65,7 +65,7 @@ def impatient(patience: float = NEVER) -> Iterator[None]:
 def unhurried() -> Iterator[None]:
     """Let no worker leave before the database has recorded all: the machine may stand still meanwhile."""
     batch = "agentjobs_async.batch"
-    bounds: tuple[str, ...] = (f"{batch}._item_tasks._SETTLING_SECONDS", f"{batch}._item_tasks._CANCELLED_SECONDS")
+    bounds: tuple[str, ...] = (f"{batch}._run.tasks._SETTLING_SECONDS", f"{batch}._run.tasks._CANCELLED_SECONDS")
     bounds += (f"{batch}.journal._CLOSING_SECONDS", f"{batch}.journal._CANCELLED_SECONDS")
     bounds += (f"{_STORE}.heartbeat._PARTING_SECONDS", f"{_ENGINES}.procrastinate._LEAVING_SECONDS")
     with ExitStack() as changes:

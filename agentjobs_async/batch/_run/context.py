@@ -9,9 +9,10 @@ from attrs import define, field, frozen
 
 from agentjobs_async import AgentJob, AgentJobsSession, JobRef
 from agentjobs_async.batch._run.slots import Slot, Slots
-from agentjobs_async.batch._run.throttle import CreateThrottles, throttles_of
+from agentjobs_async.batch._run.throttle import CreateThrottles
 from agentjobs_async.batch._run.unrecorded import Unrecorded
 from agentjobs_async.batch._store.entries import Entries
+from agentjobs_async.batch._store.opened import Opened
 from agentjobs_async.batch._store.rows import JournalRow
 from agentjobs_async.batch.items import BatchResult, Outcome
 from agentjobs_async.batch.limits import Limits
@@ -46,48 +47,21 @@ class RunContext:
     """What all items of a run have in common.
 
     Attributes:
+        limits: The limits in force, as the run was given them or the journal keeps them.
         throttles: Decide when creates may go.
         slots: Bound how many items have an agent.
         max_sending: Bounds the creates under way, and with that what one crash leaves unknown.
-        timeout: Seconds for each item; `None` for no bound.
-        unknown_for: Seconds for which an unknown item keeps its slot.
         unrecorded: Jobs that the journal does not have yet.
     """
 
     session: AgentJobsSession
+    opened: Opened
     entries: Entries
+    limits: Limits
     throttles: CreateThrottles
     slots: Slots
     max_sending: asyncio.Semaphore
-    timeout: float | None
-    unknown_for: float
     unrecorded: Unrecorded = field(factory=Unrecorded)
-
-    @classmethod
-    async def of(
-        cls, session: AgentJobsSession, entries: Entries, limits: Limits, *, max_active: int | None, refused_for: float
-    ) -> "RunContext":
-        """Return a context that knows the creates, the pauses and the unknown items of earlier runs.
-
-        What an earlier run on the same open journal has claimed without an answer, and so not sent, is planned again.
-
-        Args:
-            session: Sends the creates and the polls.
-            entries: The journal's rows.
-            limits: The limits of the run; their `max_active` is not used.
-            max_active: The number of slots; `None` for no bound.
-            refused_for: As of `CreateThrottles`.
-
-        Raises:
-            JournalError: The journal can't be read or written.
-        """
-        await entries.take_back()
-        throttles = await throttles_of(entries, limits.create_rate, refused_for=refused_for)
-        slots, seconds = Slots(max_active), 0.0 if max_active is None else limits.unknown_for
-        if max_active is not None and seconds > 0:
-            for project, age in await entries.unknown_ages(seconds, max_active):
-                slots.keep(project or session.project_id, seconds - age)
-        return cls(session, entries, throttles, slots, asyncio.Semaphore(limits.max_sending), limits.timeout, seconds)
 
 
 @define(eq=False)
@@ -148,7 +122,8 @@ class ItemRun:
     @property
     def left_seconds(self) -> float:
         """What is left of its time; infinite where it has no bound."""
-        return inf if self.context.timeout is None else self.context.timeout - self.spent_seconds
+        timeout = self.context.limits.timeout
+        return inf if timeout is None else timeout - self.spent_seconds
 
     @property
     def timeout(self) -> float:
@@ -176,4 +151,4 @@ class ItemRun:
 
     def leave_slot(self) -> None:
         """Release the slot; that of an unknown item stays taken for a time, since its agent may be at work."""
-        self.context.slots.leave(self.slot, self.context.unknown_for if self.state is State.UNKNOWN else 0.0)
+        self.context.slots.leave(self.slot, self.context.limits.unknown_for if self.state is State.UNKNOWN else 0.0)

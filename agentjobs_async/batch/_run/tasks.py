@@ -2,21 +2,26 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import suppress
 from contextvars import Context
+from math import inf
 from types import MappingProxyType
-from typing import Any, Final, Protocol
+from typing import Any, Final, Literal, Protocol
 
 from attrs import evolve
 
-from agentjobs_async import AgentJobsError, JobRef, JournalError
+from agentjobs_async import AgentJobsError, AgentJobsSession, InvalidInputError, JobRef, JournalError
 from agentjobs_async._loop.tasks import until_done
-from agentjobs_async.batch._learning import time_left
+from agentjobs_async.batch._learning import begin_learning, time_left
 from agentjobs_async.batch._run.context import ItemRun, Phase, RunContext
+from agentjobs_async.batch._run.slots import Slots
+from agentjobs_async.batch._run.throttle import REFUSED_SECONDS, throttles_of
 from agentjobs_async.batch._store.entries import Entries, Seen
 from agentjobs_async.batch._store.rows import JournalRow
 from agentjobs_async.batch.items import BatchResult, Outcome
+from agentjobs_async.batch.journal import Journal
+from agentjobs_async.batch.limits import Limits, in_force
 from agentjobs_async.batch.states import State
 from agentjobs_async.batch.stats import ActiveItem, BatchStats
 
@@ -65,6 +70,70 @@ async def record_seen(entries: Entries, under_way: Callable[[], Iterable[Polled]
                 await entries.record_seen(seen[first : first + _MOST_SEEN])
 
 
+Kind = Literal["batch", "worker", "durable"]
+"""What works on a journal: `open_run` says how they differ."""
+
+
+def check_session_and_journal(session: object, journal: object) -> None:
+    """Raise an `InvalidInputError` unless these are a session and a journal that is not read-only."""
+    if not all(callable(getattr(session, name, None)) for name in ("create_job", "watch")):
+        raise InvalidInputError(f"session must be an AgentJobsSession, not {type(session).__name__}")
+    if not isinstance(journal, Journal):
+        raise InvalidInputError(
+            f"journal must be an open Journal, as of async with Journal.open(path), not {type(journal).__name__}"
+        )
+    if journal.read_only:
+        raise InvalidInputError("journal is open read-only: open it without read_only=True")
+
+
+async def open_run(
+    session: AgentJobsSession, journal: Journal, settings: Mapping[str, Any], kind: Kind, *, learn: bool | None = False
+) -> "ItemTasks":
+    """Return the tasks of a run that knows the creates, the pauses and the unknown items of earlier runs.
+
+    What an earlier run on the same open journal has claimed without an answer, and so not sent, is planned again. The
+    session polls no more often than the journal permits, until the tasks are closed.
+
+    Args:
+        session: Sends the creates and the polls.
+        journal: An open one.
+        settings: The limits that the run is given; the journal has the others.
+        kind: A batch keeps to its limits by itself, and to a refusal of the key until its end. A worker and durable
+            jobs try again after a minute, and on PostgreSQL each of their claims sees to the limits of all owners. In a
+            file a worker has the journal's slots; durable jobs have none, since an item of theirs ends by its create.
+        learn: As `learn` of `run_batch`.
+
+    Raises:
+        InvalidInputError: The journal is not open.
+        JournalError: The journal can't be read or written.
+    """
+    entries = journal._entries
+    entries.mask(session.mask)
+    kept = await entries.limits()
+    limits = in_force(kept, settings)
+    count: int | None = limits.max_active
+    if kind != "batch":
+        count = None if kind == "durable" or journal.is_shared else kept.max_active
+        limits = evolve(limits, create_rate=None) if journal.is_shared else limits
+    limits = limits if count is not None else evolve(limits, unknown_for=0.0)
+    await begin_learning(session, entries, wanted=learn)
+    await entries.take_back()
+    refused_for = inf if kind == "batch" else REFUSED_SECONDS
+    throttles = await throttles_of(entries, limits.create_rate, refused_for=refused_for)
+    slots, sending = await _slots_of(session, entries, limits, count), asyncio.Semaphore(limits.max_sending)
+    item_tasks = ItemTasks(RunContext(session, journal._opened, entries, limits, throttles, slots, sending))
+    await journal._opened.share_polls(item_tasks, kept.polls_per_second, session)
+    return item_tasks
+
+
+async def _slots_of(session: AgentJobsSession, entries: Entries, limits: Limits, count: int | None) -> Slots:
+    """Return slots of which unknown items of earlier runs keep some."""
+    slots, seconds = Slots(count), limits.unknown_for
+    for project, age in await entries.unknown_ages(seconds, count) if count is not None and seconds > 0 else ():
+        slots.keep(project or session.project_id, seconds - age)
+    return slots
+
+
 class ItemTasks:
     """The items of a run by their tasks, and the only owner of the run's end.
 
@@ -109,9 +178,9 @@ class ItemTasks:
         self._helpers[task] = cancelled_from
         return task
 
-    def start_recording(self) -> None:
-        """Record each minute, until the end of the run, when the jobs of the items were seen last."""
-        _ = self.start_helper(record_seen(self.context.entries, self._under_way), Phase.LEFT)
+    def start_recording(self, under_way: Callable[[], Iterable[Polled]]) -> None:
+        """Record each minute, until the end of the run, when the jobs of what is under way were seen last."""
+        _ = self.start_helper(record_seen(self.context.entries, under_way), Phase.LEFT)
 
     def _on_end(self, task: asyncio.Task[None]) -> None:
         item = self._runs.pop(task)
@@ -139,7 +208,7 @@ class ItemTasks:
                 item.row.prompt,
                 item.row,
             )
-            for item in self._under_way()
+            for item in self.under_way()
         ]
 
     def stats(self, *, stopped: bool = False) -> BatchStats:
@@ -163,11 +232,11 @@ class ItemTasks:
         return None if self._loop.is_closed() else self.counts()
 
     def _refs(self) -> Iterator[JobRef]:
-        return (item.ref for item in self._under_way() if isinstance(item.ref, JobRef))
+        return (item.ref for item in self.under_way() if isinstance(item.ref, JobRef))
 
     def projects(self) -> set[str | None]:
         """Return the projects of the items under way."""
-        return {item.slot.project for item in self._under_way()}
+        return {item.slot.project for item in self.under_way()}
 
     async def ended(self) -> None:
         """Wait until all items that have begun so far have ended."""
@@ -215,6 +284,7 @@ class ItemTasks:
             try:
                 await self._cut(grace)
             finally:
+                self.context.opened.stop_sharing_polls(self)
                 await self.context.unrecorded.close()
         return self.context.unrecorded.untold(self._journal_fault())
 
@@ -265,11 +335,12 @@ class ItemTasks:
         # At once as well as after `flush`, which may have to wait for a claim that waits for another owner's.
         await asyncio.gather(entries.take_back(), entries.flush(), return_exceptions=True)
 
-    def _under_way(self) -> list[ItemRun]:
+    def under_way(self) -> list[ItemRun]:
+        """Return the items that have begun and not ended."""
         return [item for item in self._runs.values() if not item.over]
 
     def _waiting_projects(self) -> set[str | None]:
-        return {item.slot.project for item in self._under_way() if item.state is State.PLANNED}
+        return {item.slot.project for item in self.under_way() if item.state is State.PLANNED}
 
     def _next_create(self) -> float | None:
         due = [self._next_create_of(project) for project in self._waiting_projects()]
@@ -282,7 +353,7 @@ class ItemTasks:
 
     def _kept_until(self, project: str | None) -> float | None:
         """Return when an unknown item's slot becomes free for a project; `None` while another one may be before."""
-        if any(item.slot.taken for item in self._under_way()):
+        if any(item.slot.taken for item in self.under_way()):
             return None
         return self.context.slots.next_free_at(project)
 
