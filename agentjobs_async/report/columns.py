@@ -142,8 +142,8 @@ def head_line(source: Source, **more: str) -> str:
     `commands` what can be done about an item, by its state. A live page has `more`.
     """
     head = {
-        "journal": shown(source.name, MAX_NAME_LENGTH),
-        "address": source.address,
+        "journal": shown(source.journal.name, MAX_NAME_LENGTH),
+        "address": source.journal.address,
         "made": round(source.made_at * 1000),
         "pauses": source.pauses,
         "order": list(State),

@@ -58,7 +58,9 @@ class Document(Growing):
     _is_ended: bool = field(default=False, init=False)
 
     async def read(self, source: Source, **more: str) -> AsyncIterator[list[JournalRow]]:
-        """Add the head, with `more` in it, and the rows: each item once, as its newest try. Yield each block of them.
+        """Add the head, with `more` in it, and the rows, some hundred of which it yields at a time.
+
+        Each item is there once, as its newest try.
 
         Raises:
             JournalError: The journal can't be read.
@@ -66,14 +68,13 @@ class Document(Growing):
         self.add_line(head_line(source, **more))
         rows: list[JournalRow] = []
         async for page in source.journal.rows().pages():
+            yield page
             rows += page
             if len(rows) >= _BLOCK_ROWS:
                 await self.add(rows, prompts=source.prompts)
-                yield rows
                 rows = []
         if rows:
             await self.add(rows, prompts=source.prompts)
-            yield rows
 
     async def add(self, rows: Sequence[JournalRow], *, prompts: bool = True) -> None:
         """Add a block of rows, on a thread: the loop may be that of a batch, whose polls would stand still."""

@@ -1,6 +1,5 @@
 """A journal as one page that fetches nothing: its template, style and scripts, and the rows as compressed columns."""
 
-import asyncio
 import base64
 import hashlib
 from collections.abc import Iterator, Sequence
@@ -12,19 +11,19 @@ from typing import Any, Final, TextIO
 from attrs import frozen
 
 from agentjobs_async._extras import extra_named
-from agentjobs_async.batch import JournalRow, State
+from agentjobs_async.batch import Journal, JournalRow, State
 from agentjobs_async.report.commands import commands_of
 from agentjobs_async.report.document import SMALLEST, Document
 from agentjobs_async.report.figures import Figures, Tally
 from agentjobs_async.report.source import Source
 from agentjobs_async.report.texts import link_or_none, shown
 
-__all__ = ["PLAIN_ROWS", "PLAIN_STATES", "SCRIPTS", "Page", "check_installed", "page_parts", "rendered", "write_html"]
+__all__ = ["SCRIPTS", "Page", "check_installed", "page_parts", "plain_rows", "rendered", "write_html"]
 
 SCRIPTS: Final = ("texts.js", "store.js", "figures.js", "charts.js", "timeline.js", "table.js", "panel.js", "page.js")
 """The scripts of the page, in the order in which they use each other."""
-PLAIN_ROWS: Final = 200  # of those that need a person, for who has no scripts
-PLAIN_STATES: Final = (State.UNKNOWN, State.FAILED)
+_PLAIN_ROWS: Final = 200  # of those that need a person, for who has no scripts
+_PLAIN_STATES: Final = (State.UNKNOWN, State.FAILED)
 _PLAIN_CHARACTERS: Final = 200  # of a prompt or an error in such a row
 
 
@@ -86,21 +85,21 @@ def check_installed() -> None:
 async def write_html(source: Source, stream: TextIO) -> None:
     """Write the page of all rows."""
     tally, document = Tally(), Document(SMALLEST)
-    plain: dict[State, list[JournalRow]] = {state: [] for state in PLAIN_STATES}
     async for rows in document.read(source):
-        await asyncio.to_thread(_count, rows, tally, plain)  # as the document is packed
+        for row in rows:
+            tally.add(row)
     document.end()
-    shown_plainly = [row for kept in plain.values() for row in kept][:PLAIN_ROWS]
     data = base64.b64encode(document.whole()).decode()  # inert in HTML
-    stream.writelines(rendered(source, page_parts(), tally.figures(source.pauses), shown_plainly, data))
+    figures = tally.figures(source.pauses)
+    stream.writelines(rendered(source, page_parts(), figures, await plain_rows(source.journal), data))
 
 
-def _count(rows: list[JournalRow], tally: Tally, plain: dict[State, list[JournalRow]]) -> None:
-    """Count rows, and keep the first ones that are shown without scripts."""
-    for row in rows:
-        tally.add(row)
-        if row.state in plain and len(plain[row.state]) < PLAIN_ROWS:
-            plain[row.state].append(row)
+async def plain_rows(journal: Journal) -> list[JournalRow]:
+    """Return the rows that are shown to who has no scripts: the first ones of those that need a person."""
+    rows: list[JournalRow] = []
+    for state in _PLAIN_STATES:
+        rows += await journal._entries.page(0, state=state, newest=True, size=_PLAIN_ROWS - len(rows))
+    return rows
 
 
 def rendered(
@@ -122,19 +121,18 @@ def rendered(
         data: The document of all rows; without one, the page's script gets them in another way.
         is_named: Whether it shows the journal's name.
     """
+    address = source.journal.address
     pieces: Iterator[str] = (
         _environment()
         .get_template("page.html.j2")
         .generate(
             page=page,
-            name=shown(source.name, _PLAIN_CHARACTERS) if is_named else "Journal",
+            name=shown(source.journal.name, _PLAIN_CHARACTERS) if is_named else "Journal",
             made_at=datetime.fromtimestamp(source.made_at, UTC),
             figures=figures,
             rows=rows,
-            wanting=sum(figures.counts[state] for state in PLAIN_STATES),
-            commands=[
-                (state, commands_of(state, "KEY", source.address)) for state in PLAIN_STATES if figures.counts[state]
-            ],
+            wanting=sum(figures.counts[state] for state in _PLAIN_STATES),
+            commands=[(state, commands_of(state, "KEY", address)) for state in _PLAIN_STATES if figures.counts[state]],
             shown=lambda text: shown(text, _PLAIN_CHARACTERS),
             link=link_or_none,
             prompts=source.prompts,

@@ -92,9 +92,9 @@ async def write_csv(source: "Source", stream: "TextIO") -> None:
     """Write all rows as comma-separated values."""
     names = dict.fromkeys(name for name in COLUMNS if source.prompts or name != "prompt")
     if source.prompts:
-        async for row in source.rows():
+        async for row in source.journal.rows():
             names |= dict.fromkeys(map(context_column, row.context or {}))
     stream.write(csv_line(names))
-    async for row in source.rows():
+    async for row in source.journal.rows():
         found = document(row, prompts=source.prompts)
         stream.write(csv_line(cell_text(found.get(name)) for name in names))

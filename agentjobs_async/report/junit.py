@@ -26,13 +26,13 @@ async def write_junit(source: Source, stream: TextIO) -> None:
     """Write one case for each item, with the project as its class."""
     cases, ends, seconds = StringIO(), Counter[str | None](), 0.0
     writer = XMLGenerator(cases, short_empty_elements=True)
-    async for row in source.rows():
+    async for row in source.journal.rows():
         ends[_ENDS[row.state]] += 1
         seconds += job_seconds(row) or 0
         _write_case(writer, row, prompts=source.prompts)
         cases.write("\n")
     counts = {"failures": ends["failure"], "errors": ends["error"], "skipped": ends["skipped"]}
-    suite = {"name": _text(source.name), "tests": ends.total(), **counts, "time": f"{seconds:.3f}"}
+    suite = {"name": _text(source.journal.name), "tests": ends.total(), **counts, "time": f"{seconds:.3f}"}
     attributes = " ".join(f"{name}={quoteattr(str(value))}" for name, value in suite.items())
     # The counts of the only suite are those of all.
     stream.write(f'<?xml version="1.0" encoding="utf-8"?>\n<testsuites {attributes}>\n<testsuite {attributes}>\n')

@@ -26,7 +26,7 @@ _MARKUP_IN_LINKS: Final = "\\|`"  # between angle brackets nothing else is read 
 async def write_markdown(source: Source, stream: TextIO) -> None:
     """Write at most 1 MiB: those items that need a person come first, and the last ones are left out."""
     tally, table = Tally(), MarkdownTable()
-    async for row in source.rows():
+    async for row in source.journal.rows():
         tally.add(row)
         table.add(row)
     head = "".join(f"{line}\n" for line in _head(source, tally.figures(source.pauses)))
@@ -36,7 +36,7 @@ async def write_markdown(source: Source, stream: TextIO) -> None:
 
 def _head(source: Source, figures: Figures) -> Iterator[str]:
     made = datetime.fromtimestamp(source.made_at, UTC)
-    yield f"## {_cell(source.name)}"
+    yield f"## {_cell(source.journal.name)}"
     yield f"\n{figures.total:,} items, {made:%Y-%m-%d %H:%M} UTC\n"
     tiles = [*figures.outcomes, *figures.times]
     for cells in ([tile.name for tile in tiles], ["---:"] * len(tiles), [tile.value for tile in tiles]):

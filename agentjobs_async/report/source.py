@@ -1,12 +1,11 @@
 """What a report is made of: a journal at one time."""
 
 import time
-from collections.abc import AsyncIterator
 from typing import Self
 
 from attrs import field, frozen
 
-from agentjobs_async.batch import Journal, JournalRow
+from agentjobs_async.batch import Journal
 
 __all__ = ["Source"]
 
@@ -36,17 +35,3 @@ class Source:
             JournalError: The journal can't be read.
         """
         return cls(journal, prompts, await journal._entries.pauses())
-
-    @property
-    def name(self) -> str:
-        """The journal's name, without credentials."""
-        return self.journal.name
-
-    @property
-    def address(self) -> str:
-        """What a command names to open the journal, without credentials."""
-        return self.journal.address
-
-    def rows(self) -> AsyncIterator[JournalRow]:
-        """Return the rows: each item once, as its newest try."""
-        return self.journal.rows()

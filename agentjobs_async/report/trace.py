@@ -22,7 +22,7 @@ _Bar = tuple[float, float, JournalRow]
 async def write_trace(source: Source, stream: TextIO) -> None:
     """Write the bars of all items that were sent: one process per project, in as few lanes as hold its jobs."""
     projects: dict[str, list[_Bar]] = {}
-    async for row in source.rows():
+    async for row in source.journal.rows():
         bar = _bar(row, source.made_at)
         if bar is not None:
             projects.setdefault(row.project_id or "", []).append(bar)

@@ -15,7 +15,7 @@ from attrs import asdict, define, field
 from agentjobs_async import InvalidInputError, JournalError
 from agentjobs_async.batch import Journal, JournalRow
 from agentjobs_async.report.figures import Tally
-from agentjobs_async.report.html import PLAIN_ROWS, PLAIN_STATES, SCRIPTS, page_parts, rendered
+from agentjobs_async.report.html import SCRIPTS, page_parts, plain_rows, rendered
 from agentjobs_async.report.live.access import Access
 from agentjobs_async.report.live.actions import Action, act
 from agentjobs_async.report.live.feed import ChangeFeed
@@ -100,8 +100,7 @@ class _Board:
             await self._feed.check_place()
             # For who has no scripts. The counts are quick to read; all other figures need all rows.
             figures.counts.update(await self.journal.counts())
-            for state in PLAIN_STATES:
-                rows += await self.journal._entries.page(0, state=state, newest=True, size=PLAIN_ROWS - len(rows))
+            rows = await plain_rows(self.journal)
         text = "".join(rendered(source, page, figures, rows, is_named=is_open))
         headers = {hdrs.CONTENT_SECURITY_POLICY: f"{page.policy}; frame-ancestors 'none'"}
         return web.Response(text=text, content_type="text/html", headers=headers)
