@@ -107,7 +107,7 @@ class NotSentError(AgentJobsError, ConnectionError):
 
     Attributes:
         reason: `dns`, `refused`, `tls`, `certificate`, `proxy` (the proxy refused), `timeout`, `withheld` (the
-            caller's `before_send` returned false), or `connect` for any other failure.
+            caller's `before_send` returned false or raised), or `connect` for any other failure.
     """
 
     advice = "check base_url and the network, or try again"
@@ -115,6 +115,8 @@ class NotSentError(AgentJobsError, ConnectionError):
     def __init__(self, message: str, reason: NotSentReason = "connect") -> None:
         super().__init__(message)
         self.reason: NotSentReason = reason
+        if reason == "withheld":
+            self.advice = ""  # neither the address nor the network is at fault
 
 
 class TransportError(AgentJobsError, ConnectionError):

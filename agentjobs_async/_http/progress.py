@@ -4,7 +4,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from agentjobs_async._http.responses import Response, ResponseDecoder
-from agentjobs_async.errors import AgentJobsError, CreateOutcome, NotSentError
+from agentjobs_async.errors import AgentJobsError, CreateOutcome, NotSentError, describe
 from agentjobs_async.telemetry.observers import logger
 
 if TYPE_CHECKING:
@@ -98,18 +98,18 @@ class Progress:
         """
         if self._step in (_Step.SENDING, _Step.DECIDED):
             raise StoppedError("a create is never sent twice")
-        before_send = self._request.before_send
+        before_send, refusal = self._request.before_send, "before_send did not allow it"
         try:
             allowed = before_send is None or before_send()
         except (KeyboardInterrupt, SystemExit):
             self.decided(NotSentError("nothing was sent: before_send was interrupted", "withheld"))
             raise
-        except BaseException:  # noqa: BLE001 - a CancelledError would look like a broken connection, and be repeated
+        except BaseException as error:  # noqa: BLE001 - a CancelledError would look like a broken connection, and be repeated
             logger.exception("before_send raised, and nothing is sent")
-            allowed = False
+            allowed, refusal = False, f"before_send raised {describe(error)}"
         if not allowed:
-            self.decided(NotSentError("nothing was sent: before_send did not allow it", "withheld"))
-            raise StoppedError("before_send did not allow it")
+            self.decided(NotSentError(f"nothing was sent: {refusal}", "withheld"))
+            raise StoppedError(refusal)
         self._step = _Step.SENDING
 
     def on_head(self, head: Response) -> None:

@@ -282,6 +282,9 @@ async def test_withheld(server_tls: ssl.SSLContext, client_tls: ssl.SSLContext) 
                 await ended.wait()
         assert (caught.value.reason, caught.value.outcome) == ("withheld", CreateOutcome.NOT_SENT)
         assert arrived == []
+        reason = "before_send raised LookupError: before_send is broken" if before_send is fault else "before_send "
+        assert str(caught.value).startswith(f"nothing was sent: {reason}")
+        assert "network" not in str(caught.value)
         assert KEY not in "".join(traceback.format_exception(caught.value))
 
     assert await failures_in_turn(check, *product([no, fault, cancellation], [False, True])) == {}

@@ -41,7 +41,7 @@ LOGGED: list[tuple[Event, int, str]] = [
     ),
     (
         CreateFailed("docs", CreateOutcome.UNKNOWN, asyncio.CancelledError()),
-        logging.WARNING,
+        logging.INFO,
         "create in docs ended as unknown: CancelledError: CancelledError",
     ),
     (
