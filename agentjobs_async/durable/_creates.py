@@ -137,12 +137,14 @@ class Creates:
         while True:
             await asyncio.sleep(_HELD_SECONDS)
             try:
-                recorded = await self._item_tasks.context.entries.keep_job(item.key, ref, last_create.get())
+                row = await self._item_tasks.context.entries.keep_job(item.key, ref, last_create.get())
                 break
             except JournalError as error:
                 _logger.warning("the job of %r is recorded later: %s", item.key, error)
         self._item_tasks.context.unrecorded.forget(item.key)
-        if recorded and create.followed:  # else it was settled by other means, and is followed as that
+        if (
+            row is not None and row.state.is_open and create.followed
+        ):  # else it was settled by other means, and is followed as that
             self._following.start(item.row, ref, last_create.get())
 
 

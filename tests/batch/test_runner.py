@@ -436,15 +436,29 @@ async def test_an_id_whose_row_was_changed(
 ) -> None:
     """An id that its row does not take, because somebody else changed that, is in the error and in the log."""
 
-    async def changed(key: str, ref: object, *_: object) -> bool:
+    async def changed(key: str, ref: object, *_: object) -> None:
         del key, ref
-        return False
 
     monkeypatch.setattr(file_journal._entries, "mark_created", changed)
     with pytest.raises(JournalError, match="'k0' is docs/job_0") as caught:
         await run(FakeSession(), items(1), file_journal)
     assert caught.value.reason == "locked"
     assert "'k0' is docs/job_0" in caplog.text
+
+
+async def test_an_id_whose_row_was_abandoned(file_journal: Journal) -> None:
+    """An item that was abandoned before its create was answered has ended so, with its job; the others are run."""
+    session = FakeSession()
+    session.answers = {"p0": [5.0]}
+    running = asyncio.create_task(run(session, items(2), file_journal))
+    await session.creates(2)
+    await file_journal._entries.mark_unknown("k0", ValueError("its owner counted as dead"))
+    await file_journal.abandon("k0")
+    results = {result.item.key: result for result in await running}
+    assert outcomes(results.values()) == {"k0": "abandoned", "k1": "completed"}
+    row = results["k0"].row
+    assert row == (await file_journal.rows(State.ABANDONED))[0]
+    assert (row.job_id, row.project_id, results["k0"].ref) == ("job_0", "docs", JobRef("docs", "job_0"))
 
 
 async def test_evenly_spaced_over_restarts(path: Path) -> None:
@@ -740,7 +754,7 @@ async def test_an_id_is_written_down_after_a_cancellation(
     """A run that is cancelled while a slow journal takes an id gives it that id, and tells of none."""
     real, asked = file_journal._entries.mark_created, asyncio.Event()
 
-    async def slow(key: str, ref: JobRef, traceparent: str | None) -> bool:
+    async def slow(key: str, ref: JobRef, traceparent: str | None) -> JournalRow | None:
         asked.set()
         await asyncio.sleep(0)
         return await real(key, ref, traceparent)

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from agentjobs_async import AgentJobsSession, JournalError, SessionClosedError
+from agentjobs_async import AgentJobsSession, CreateOutcomeUnknownError, JournalError, SessionClosedError
 from agentjobs_async.batch import BatchItem, Journal
 from agentjobs_async.batch._store.durable_rows import DurableRows
 from agentjobs_async.batch._store.entries import Entries
@@ -169,3 +169,16 @@ async def test_journal_that_was_full(
         await listener.ends(1)
     assert listener.called == [("k", end)]
     assert max(emulator.agents_started.values(), default=0) <= 1
+
+
+async def test_unknown_after_a_restart(emulator: Emulator, session: AgentJobsSession, file_journal: Journal) -> None:
+    """The end of an unknown create is told in the same words by a later start, its advice once."""
+    told: list[str] = []
+    await emulator.inject("reset on=create")
+    async with DurableJobs(session, file_journal) as jobs:
+        await jobs.submit("k", "Hello")
+    async with DurableJobs(session, file_journal, on_end=lambda _, error: told.append(str(error))):
+        await until(lambda: bool(told))
+    (row,) = await file_journal.rows()
+    assert told == [str(CreateOutcomeUnknownError(row.error or ""))]
+    assert told[0].count("an agent may have been started") == 1

@@ -69,7 +69,7 @@ class ItemRun:
     """One item under way.
 
     Attributes:
-        row: Its row when it began; the one that its end, or why it was planned again, has left since.
+        row: Its row as it was read or recorded last.
         state: Where its row is: planned, sending or active.
         since: Loop time of the last change of `state`.
         slot: Its slot of `max_active`, which it keeps until `leave_slot`.

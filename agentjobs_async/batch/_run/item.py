@@ -198,8 +198,7 @@ class ItemCreate:
             return await self._claimed_too_late()
         answer = await self._create(permit)
         if isinstance(answer, AgentJob):
-            await self._record_job(answer)
-            return Created(answer)
+            return await self._record_job(answer)
         return await self._record_failure(answer)
 
     def _may_go(self, permit: Permit) -> bool:
@@ -264,15 +263,21 @@ class ItemCreate:
             case Failure.INVALID | Failure.WITHHELD | Failure.FATAL:
                 permit.refund()
 
-    async def _record_job(self, job: AgentJob) -> None:
+    async def _record_job(self, job: AgentJob) -> Created | Ended:
         """Record the id, to the end even when this item is cancelled."""
-        await self.item.context.unrecorded.record(self.item.row.key, job.ref, self._mark_created(job))
+        await self.item.context.unrecorded.record(self.item.key, job.ref, self._keep_job(job))
         self.item.ref = job.ref
+        if self.item.row.state is State.ABANDONED:  # its outcome was unknown to another owner, or to its user
+            self.item.set_state(State.ABANDONED)
+            return self._end(Outcome.ABANDONED, AgentJobsError(self.item.row.error or "abandoned"))
         self.item.set_state(State.ACTIVE)
+        return Created(job)
 
-    async def _mark_created(self, job: AgentJob) -> None:
-        if not await self.item.context.entries.keep_job(self.item.row.key, job.ref, last_create.get()):
+    async def _keep_job(self, job: AgentJob) -> None:
+        row = await self.item.context.entries.keep_job(self.item.key, job.ref, last_create.get())
+        if row is None:
             raise JournalError("journal: another owner changed the row meanwhile", "locked")
+        self._keep(row)
 
     async def _record_failure(self, error: Exception) -> Ended | _Again:
         """Record a create that gave no job, and decide whether it is sent again."""

@@ -238,15 +238,27 @@ class Entries(Reader):
         unsent = {"sent_at": None, "claimed_at": None}
         return await self._move_mine(key, State.PLANNED, claim, origin=origin, error=text, **unsent)
 
-    async def mark_created(self, key: str, ref: JobRef, traceparent: str | None = None) -> bool:
-        """Record a job's id, and the span that created it, even where the row has become unknown meanwhile."""
-        values = {"job_id": ref.job_id, "project_id": ref.project_id, "error": None, "traceparent": traceparent}
-        return await self._move(key, State.ACTIVE, ("sent_at", "created_at", "seen_at"), **values) is not None
+    async def mark_created(self, key: str, ref: JobRef, traceparent: str | None = None) -> JournalRow | None:
+        """Record a job's id, and the span that created it, even where the row has become unknown meanwhile.
 
-    async def keep_job(self, key: str, ref: JobRef, traceparent: str | None) -> bool:
-        """Record a job's id; return whether the row has it, be it from a commit before whose answer was lost."""
-        recorded = await self.mark_created(key, ref, traceparent)
-        return recorded or (await self.get_many([key]))[key].job_id == ref.job_id
+        Return the row if this moved it.
+        """
+        values = {"job_id": ref.job_id, "project_id": ref.project_id, "error": None, "traceparent": traceparent}
+        return await self._move(key, State.ACTIVE, ("sent_at", "created_at", "seen_at"), **values)
+
+    async def keep_job(self, key: str, ref: JobRef, traceparent: str | None) -> JournalRow | None:
+        """Record a job's id, and return the row; `None` where it does not take the id.
+
+        It may have the id by a commit before whose answer was lost. A row that was abandoned meanwhile takes it, and
+        stays abandoned.
+        """
+        row = await self.mark_created(key, ref, traceparent)
+        if row is None:
+            given_up = update(ENTRIES).where(_ROW.key == key, _ROW.state == State.ABANDONED, _ROW.job_id.is_(None))
+            job = {"job_id": ref.job_id, "project_id": ref.project_id, "changed_at": seconds_of(self._clock())}
+            await self._database.write(given_up.values(job))
+            row = (await self.get_many([key]))[key]
+        return row if row.job_id == ref.job_id else None
 
     async def mark_ended(self, key: str, job: AgentJob, polls: int | None = None) -> JournalRow | None:
         """Record how a job ended, and how often it was polled by all runs; `None` leaves that number as it is.
