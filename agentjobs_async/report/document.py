@@ -1,8 +1,9 @@
-"""All rows of a journal as one compressed document, which can be sent while it is being made."""
+"""What a page reads on as it grows: the compressed document of all rows, and the log of what has changed since."""
 
 import asyncio
 import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from secrets import token_hex
 from typing import Any, Final
 
 from attrs import Factory, define, field
@@ -11,18 +12,19 @@ from agentjobs_async.batch import JournalRow
 from agentjobs_async.report.columns import block_line, head_line
 from agentjobs_async.report.source import Source
 
-__all__ = ["SMALLEST", "Document", "Growing"]
+__all__ = ["SMALLEST", "Document", "Log"]
 
 SMALLEST: Final = 9
 """The level of a document that is written once, and mailed."""
 _QUICK: Final = 5  # where a page waits for it: the smallest would take three times as long
 _GZIP: Final = 31  # zlib's name for a gzip header around the largest window
 _MEMORY: Final = 9
+_MOST_DIGITS: Final = 19  # of a position in an id: Python would read one of any length
 _BLOCK_ROWS: Final = 8192  # rows have most in common with their neighbours; 16 MB of JSON with the longest prompts
 
 
 @define(eq=False)
-class Growing:
+class _Growing:
     """What is read on while it grows."""
 
     _news: asyncio.Event = field(factory=asyncio.Event, init=False)
@@ -43,7 +45,7 @@ def _packer(document: "Document") -> Any:
 
 
 @define(eq=False)
-class Document(Growing):
+class Document(_Growing):
     """Lines of JSON, gzipped: the head, and the rows in blocks.
 
     Attributes:
@@ -114,3 +116,57 @@ class Document(Growing):
     def _grow(self, piece: bytes) -> None:
         self._pieces.append(piece)
         self.wake()
+
+
+@define(eq=False)
+class Log(_Growing):
+    """Lines by their positions, which count from the start of this log: a page reads on from where it stands.
+
+    Attributes:
+        is_closed: Whether no line will follow.
+    """
+
+    is_closed: bool = field(default=False, init=False)
+    _name: str = field(factory=lambda: token_hex(4), init=False)  # the log of an earlier process has another one
+    _first: int = field(default=0, init=False)
+    _lines: list[str] = field(factory=list, init=False)
+
+    @property
+    def end(self) -> int:
+        """The position behind the last line."""
+        return self._first + len(self._lines)
+
+    def add(self, line: str) -> None:
+        """Add a line, and wake the pages that wait for one."""
+        self._lines.append(line)
+        self.wake()
+
+    def close(self) -> None:
+        """End the log, and wake the pages that wait for a line."""
+        self.is_closed = True
+        self.wake()
+
+    def forget(self, before: int) -> None:
+        """Drop the lines before a position: a page that stands there starts anew."""
+        dropped = max(before - self._first, 0)
+        del self._lines[:dropped]
+        self._first += dropped
+
+    def mark(self, position: int) -> str:
+        """Return a position as the id of an event."""
+        return f"{self._name}.{position}"
+
+    def position(self, mark: str | None) -> int | None:
+        """Return the position of an id; `None` if what follows it is not known any more, or it is of another log."""
+        name, _, number = (mark or "").partition(".")
+        if name != self._name or not (number.isascii() and number.isdecimal() and len(number) <= _MOST_DIGITS):
+            return None
+        return int(number) if self.has(int(number)) else None
+
+    def has(self, position: int) -> bool:
+        """Return whether all that follows a position is known."""
+        return self._first <= position <= self.end
+
+    def line(self, position: int) -> str:
+        """Return the line at a position that is known, before the end."""
+        return self._lines[position - self._first]

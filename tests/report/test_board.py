@@ -421,7 +421,7 @@ async def test_change_that_is_committed_late(first: Path, monkeypatch: pytest.Mo
             await slow.add([BatchItem("late", "Document it", "docs")])
         await feed.look()
         assert feed.log.end == 0
-        monkeypatch.setattr("agentjobs_async.report.live.feed._LATE_LOOK_SECONDS", 0)
+        monkeypatch.setattr("agentjobs_async.report.live.changes._LATE_LOOK_SECONDS", 0)
         for _ in range(2):
             await feed.look()
             assert feed.log.end == 1

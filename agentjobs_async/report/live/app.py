@@ -97,7 +97,7 @@ class _Board:
         figures = Tally().figures(source.pauses if is_open else (0, 0.0))
         rows: list[JournalRow] = []
         if is_open:
-            await self._feed.check_place()
+            await self._feed.place.check()
             # For who has no scripts. The counts are quick to read; all other figures need all rows.
             figures.counts.update(await self.journal.counts())
             rows = await plain_rows(self.journal)
@@ -122,7 +122,7 @@ class _Board:
         """Change items."""
         self.access.check_acting(request)
         action = Action.of(await _document_of(request))
-        await self._feed.check_place()
+        await self._feed.place.check()
         async with self._acting:
             outcome = await act(self.journal, action, _caller(request))
         with suppress(JournalError):

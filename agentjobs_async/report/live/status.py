@@ -1,21 +1,59 @@
-"""What pages show besides the rows: the workers, the pauses, a move of the journal, and when active jobs will end."""
+"""What pages show besides the rows: where the journal is, its workers and pauses, and when active jobs will end."""
 
+import asyncio
+import os
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from math import inf
 from typing import Any, Final
 
-from agentjobs_async import Estimate, History
+from agentjobs_async import Estimate, History, JournalError
 from agentjobs_async.batch import Journal
 from agentjobs_async.batch._active_jobs import ActiveJobs
 from agentjobs_async.batch._store.rows import TO
 from agentjobs_async.batch._workers import workers_of
 
-__all__ = ["TimeLeft", "status_of"]
+__all__ = ["Place", "TimeLeft", "status_of"]
 
 _AGES: Final = [0, *(round(10 * 1.15**step) for step in range(53))]
 """Ages of jobs in seconds, up to 4 h: nothing is known of older ones, and words say no more than such steps."""
 _FRESH_SECONDS: Final = 5.0  # for which words serve: jobs take minutes
+
+
+class Place:
+    """Where the file of a journal was at first: nothing else that lies there now is read or changed.
+
+    Args:
+        journal: The journal; one in a database is where it is.
+    """
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._first: object = None
+
+    async def check(self) -> None:
+        """Check that the file is still there.
+
+        Raises:
+            JournalError: It is not (`moved`).
+        """
+        if self._journal.is_shared:
+            return
+        found = await asyncio.to_thread(_file_at, self._journal)
+        self._first = self._first or found
+        if found != self._first:
+            what = "was moved or removed" if found is None else "was replaced by another journal"
+            words = "the page shows what it held until then; serve the journal from where it is now"
+            raise JournalError(f"{self._journal.name} {what}: {words}", "moved")
+
+
+def _file_at(journal: Journal) -> tuple[int, int] | None:
+    """Return the device and the number of the file where a journal was opened; `None` where there is none."""
+    with suppress(OSError):
+        found = os.stat(journal.address)  # noqa: PTH116 - the address is a path as text
+        return found.st_dev, found.st_ino
+    return None
 
 
 async def status_of(journal: Journal) -> dict[str, Any]:
