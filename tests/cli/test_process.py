@@ -3,7 +3,7 @@ import threading
 
 import pytest
 
-from agentjobs_async.cli import process as execution
+from agentjobs_async.cli import process
 from agentjobs_async.cli.process import Context, run_action
 from tests.cli.checks import Captured
 
@@ -27,7 +27,7 @@ def test_exit_code_of_the_action(capsys: Captured) -> None:
 def codes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The codes with which the process would have been left: other tests' threads would end this one."""
     codes: list[int] = []
-    monkeypatch.setattr(execution, "leave", codes.append)
+    monkeypatch.setattr(process, "leave", codes.append)
     return codes
 
 
