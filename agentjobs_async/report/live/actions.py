@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 from itertools import islice
 from typing import Any, Final, TypeGuard
 
-from attrs import define, field, frozen
+from attrs import frozen
 
 from agentjobs_async import InvalidInputError, JournalError
 from agentjobs_async._text import one_line
@@ -16,7 +16,7 @@ from agentjobs_async.batch._retries import retry_found
 from agentjobs_async.batch.states import RETRIED_BY_KEY, origins
 from agentjobs_async.report.commands import found_job
 
-__all__ = ["Action", "ActionResult", "act"]
+__all__ = ["Action", "act"]
 
 _LOGGER: Final = logging.getLogger("agentjobs_async.report")
 _AT_ONCE: Final = 400  # rows: what one query names
@@ -80,29 +80,11 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 < value < 2**63
 
 
-@define
-class ActionResult:
-    """How an action ended.
+async def act(journal: Journal, action: Action, who: str) -> dict[str, Any]:
+    """Carry out an action, log it with `who` asked for it, and return how it ended, as JSON.
 
-    Attributes:
-        done: The number of rows that were changed.
-        refused: The number of rows that were not.
-        reasons: Why some of these were refused, at most five.
-    """
-
-    done: int = 0
-    refused: int = 0
-    reasons: list[str] = field(factory=list)
-
-    def count(self, rows: int, reasons: Sequence[str]) -> None:
-        """Count some rows, of which some were refused for these reasons."""
-        self.done += rows - len(reasons)
-        self.refused += len(reasons)
-        self.reasons = [*self.reasons, *reasons][:_MOST_REASONS]
-
-
-async def act(journal: Journal, action: Action, who: str) -> ActionResult:
-    """Carry out an action, and log it with `who` asked for it.
+    `done` and `refused` are the numbers of rows that were changed, and that were not; `reasons` says why some of these
+    were refused.
 
     Args:
         journal: The journal, open; one that is read-only is opened once more to be written.
@@ -113,7 +95,7 @@ async def act(journal: Journal, action: Action, who: str) -> ActionResult:
         JournalError: The journal can't be written: for a file, another process owns it (`locked`); or it is not the one
             that the page showed (`moved`).
     """
-    outcome = ActionResult()
+    done, reasons = 0, list[str]()
     async with AsyncExitStack() as stack:
         opened = journal if not journal.read_only else await stack.enter_async_context(journal._writable())
         if await opened._entries.identity() != action.journal:
@@ -121,10 +103,12 @@ async def act(journal: Journal, action: Action, who: str) -> ActionResult:
         try:
             for start in range(0, len(action.states), _AT_ONCE):
                 numbers = list(islice(action.states, start, start + _AT_ONCE))
-                outcome.count(len(numbers), await _act_on(opened, numbers, action))
+                refused = await _act_on(opened, numbers, action)
+                reasons += refused
+                done += len(numbers) - len(refused)
         finally:
-            _log(action, outcome, who)
-    return outcome
+            _log(action, done, len(reasons), who)
+    return {"done": done, "refused": len(reasons), "reasons": reasons[:_MOST_REASONS]}
 
 
 async def _act_on(journal: Journal, numbers: Sequence[int], action: Action) -> list[str]:
@@ -165,7 +149,7 @@ async def _settle(journal: Journal, row: JournalRow, action: Action) -> str | No
     return None
 
 
-def _log(action: Action, outcome: ActionResult, who: str) -> None:
+def _log(action: Action, done: int, refused: int, who: str) -> None:
     job = "" if action.job is None else f" {one_line(action.job, _MOST_TEXT)}"
     which = f"row {next(iter(action.states))}" if len(action.states) == 1 else f"{len(action.states)} rows"
-    _LOGGER.info("%s%s of %s for %s: %d done, %d refused", action.name, job, which, who, outcome.done, outcome.refused)
+    _LOGGER.info("%s%s of %s for %s: %d done, %d refused", action.name, job, which, who, done, refused)

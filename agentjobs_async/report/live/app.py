@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler, Middleware
-from attrs import asdict, define, field
+from attrs import define, field
 
 from agentjobs_async import InvalidInputError, JournalError
 from agentjobs_async.batch import Journal, JournalRow
@@ -127,7 +127,7 @@ class _Board:
             outcome = await act(self.journal, action, _caller(request))
         with suppress(JournalError):
             await self._feed.look()
-        return web.json_response(asdict(outcome))
+        return web.json_response(outcome)
 
 
 async def _streamed(
