@@ -106,7 +106,7 @@ LINES = {
     "durable": 958,
     "engines": 472,
     "web": 545,
-    "report": 2218,
+    "report": 2222,
     "testing": 2347,
     "prometheus": 123,
     "cli": 6898,

@@ -8,7 +8,7 @@ import csv
 import io
 import json
 from collections.abc import Callable, Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import frozen
@@ -40,7 +40,11 @@ class Column:
 
 
 def _time(time: datetime | None) -> str | None:
-    return None if time is None else f"{time:%Y-%m-%dT%H:%M:%S}.{time.microsecond // 1000:03}Z"
+    """Return a time to the nearest millisecond, as the page has it."""
+    if time is None:
+        return None
+    time += timedelta(microseconds=500)
+    return f"{time:%Y-%m-%dT%H:%M:%S}.{time.microsecond // 1000:03}Z"
 
 
 COLUMNS: Final = {

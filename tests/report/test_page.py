@@ -201,7 +201,7 @@ async def test_csv_is_that_of_a_report(browser: "Browser", tmp_path: Path) -> No
         {"key": "=1+1", "size": -5, "to": ["a", {"b": None}]},
         {"size": "-7 m"},
     ]
-    async with Journal.open(tmp_path / "run.db", clock=lambda: 1e9) as journal:
+    async with Journal.open(tmp_path / "run.db", clock=lambda: 1e9 + 0.1236) as journal:
         await journal.add([BatchItem(f"k{place}", "-p", "docs", each) for place, each in enumerate(contexts)])
     for prompts in (True, False):
         async with opened(browser, await write(tmp_path / "run.db", prompts=prompts)) as visited:
