@@ -88,11 +88,11 @@ def joined(options: Mapping[str, Option], join: Callable[..., Mapping[str, Any]]
 
     def decorate(command: Command) -> Command:
         @functools.wraps(command)
-        def withjoined(**values: Any) -> Any:
+        def with_joined(**values: Any) -> Any:
             arguments = join(**{name: values.pop(name) for name in options if name in values})
             return command(**arguments, **values)
 
-        found: Any = withjoined
+        found: Any = with_joined
         for option in reversed(list(options.values())):
             found = option(found)
         return cast("Command", found)
@@ -102,13 +102,13 @@ def joined(options: Mapping[str, Option], join: Callable[..., Mapping[str, Any]]
 
 # The service
 
-EMULATOR_OPTION: Final = click.option(
-    "--emulator",
-    "emulated",
-    is_flag=True,
-    help="Run on an emulator in this process: no service, key or real agents.",
-)
 _SERVICE_OPTIONS: Final = {
+    "emulated": click.option(
+        "--emulator",
+        "emulated",
+        is_flag=True,
+        help="Run on an emulator in this process: no service, key or real agents.",
+    ),
     "base_url": click.option(
         "--base-url", metavar="URL", type=TEXT, help="Address of the service.  [env var: AGENTJOBS_BASE_URL]"
     ),
@@ -130,8 +130,8 @@ _SERVICE_OPTIONS: Final = {
 
 def service_options(*, emulator: bool = False) -> Callable[[Command], Command]:
     """Add the options that name the service; the command gets it as `service`."""
-    options = {"emulated": EMULATOR_OPTION} if emulator else {}
-    return joined({**options, **_SERVICE_OPTIONS}, lambda **given: {"service": Service.of(**given)})
+    options = {name: option for name, option in _SERVICE_OPTIONS.items() if emulator or name != "emulated"}
+    return joined(options, lambda **given: {"service": Service.of(**given)})
 
 
 JSON_OPTION: Final = click.option("--json", "as_json", is_flag=True, help="Write JSON, for machines.")
