@@ -48,11 +48,10 @@ class DurableRows:
         """
         owner = self._entries.owner
         notified = func.coalesce(_ROW.notified_state, _NOT_TOLD)
+        times = dict.fromkeys(("planned_at", "updated_at", "changed_at"), self._entries.now())
         planning = statements.plan(
             self._database.backend.insert(ENTRIES),
-            uuid4().hex,
-            self._entries.now(),
-            values={"owner": owner, "notified_state": _NOT_TOLD},
+            {"run": uuid4().hex, "owner": owner, "notified_state": _NOT_TOLD, **times},
             kept={"notified_state": notified},
             returned=[and_(FOLLOWED, self._to_do, _ROW.owner == owner)],
         )

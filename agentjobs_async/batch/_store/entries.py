@@ -125,9 +125,14 @@ class Entries(Reader):
         Left out are items whose key is that of another prompt or project, and those whose key came on an earlier page
         of the same source.
         """
-        planning = statements.plan(self._database.backend.insert(ENTRIES), f"{source}.{page}", self._clock())
+        planning, same = statements.planning(self._database.backend.insert), dict[str, Any](run=f"{source}.{page}")
+        times = dict.fromkeys(("planned_at", "updated_at", "changed_at"), self._clock())
+        if isinstance(times["planned_at"], ColumnElement):  # by a server's clock
+            planning = planning.values(times)
+        else:
+            same |= times
         rows: list[dict[str, Any]] = [
-            {"key": item.key, "prompt": item.prompt, "project_id": item.project_id} for item in items
+            {"key": item.key, "prompt": item.prompt, "project_id": item.project_id, **same} for item in items
         ]
         # A column that most items leave empty is a parameter of those pages only that have it: it costs time.
         if any(item.context is not None for item in items):

@@ -1,6 +1,6 @@
 """The statements that are built once, or used in several places. Executed twice, each has its effect once."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from types import MappingProxyType
 from typing import Any, Final
@@ -9,6 +9,7 @@ from sqlalchemy import (
     ColumnElement,
     Select,
     String,
+    Table,
     and_,
     bindparam,
     func,
@@ -33,12 +34,16 @@ MOVES_RECORDED: Final = select(MOVES.c.direction, MOVES.c.mark, MOVES.c.place, M
 """Select the moves that a journal records: `to` at most one place, and `from` at most one."""
 
 
+@cache
+def planning(insert: Callable[[Table], Insert]) -> ReturningInsert[Any]:
+    """Return `plan` for rows that have all their values. It is built once: building it costs more than executing it."""
+    return plan(insert(ENTRIES), {})
+
+
 def plan(
     insert: Insert,
-    mark: str,
-    now: Moment,
+    values: Mapping[str, Any],
     *,
-    values: Mapping[str, Any] = MappingProxyType({}),
     kept: Mapping[str, Any] = MappingProxyType({}),
     returned: Sequence[ColumnElement[Any]] = (),
 ) -> ReturningInsert[Any]:
@@ -50,20 +55,16 @@ def plan(
 
     Args:
         insert: An insert into the entries.
-        mark: The page: 32 characters that name the source, then anything.
-        now: The time by the journal's clock.
-        values: Other columns of new rows.
+        values: Columns of all new rows. `run` of a row is its page: 32 characters that name the source, then anything.
         kept: Other columns that change in rows that are there.
         returned: What is returned besides the rows.
     """
     # The state as a literal: a parameter would be one more for each row.
-    planning = insert.values(
-        state=literal_column(f"'{State.PLANNED}'"), run=mark, planned_at=now, updated_at=now, changed_at=now, **values
-    )
-    given = planning.excluded
+    planned = insert.values(state=literal_column(f"'{State.PLANNED}'"), **values)
+    given = planned.excluded
     unmarked = or_(_ROW.run.is_(None), _ROW.run == given.run, _source(_ROW.run) != _source(given.run))
     same_project = or_(_ROW.project_id.is_(None), given.project_id.is_(None), _ROW.project_id == given.project_id)
-    return planning.on_conflict_do_update(
+    return planned.on_conflict_do_update(
         index_elements=[_ROW.key],
         set_={"run": given.run, **kept},
         where=and_(unmarked, _ROW.prompt == given.prompt, same_project),

@@ -41,12 +41,14 @@ class _WriteQueue:
         alone: Whether each statement is a transaction; otherwise the writes that wait together share one.
         pending: The writes; `None` ends the task.
         again: Writes that failed together, each of which is to be executed in a transaction of its own.
+        waiting: What the callers of the writes wait for.
         writer: The task that executes them.
     """
 
     alone: bool = False
     pending: asyncio.Queue[_PendingWrite | None] = field(factory=asyncio.Queue)
     again: deque[_PendingWrite] = field(factory=deque)
+    waiting: set[asyncio.Future[tuple[int, Rows]]] = field(factory=set)
     writer: asyncio.Task[None] | None = None
     connection: "AnyConnection | None" = None
 
@@ -63,6 +65,12 @@ class _WriteQueue:
                 break
             writes.append(write)
         return writes
+
+    def fail(self, _writer: asyncio.Task[None]) -> None:
+        """Fail what is left when the writer has ended: the end of a loop cancels all tasks, and nothing may wait on."""
+        for done in self.waiting:
+            if not done.done():
+                done.set_exception(JournalError("the journal's writer was cancelled", "io"))
 
 
 class Database:
@@ -130,17 +138,16 @@ class Database:
         if queue.writer is None:
             # It serves all callers for as long as the journal is open: in the context of none of them.
             queue.writer = loop.create_task(self._write_all(queue), context=Context())
+            queue.writer.add_done_callback(queue.fail)
         done: asyncio.Future[tuple[int, Rows]] = loop.create_future()
+        queue.waiting.add(done)
         queue.pending.put_nowait(_PendingWrite(statements, parameters, done))
+        if queue.writer.done():
+            queue.fail(queue.writer)
         try:
-            # Wait for the task too: the end of a loop cancels all tasks, and no write may wait for one that is gone.
-            either: set[asyncio.Future[Any]] = {done, queue.writer}
-            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-            if done.done():
-                return done.result()
+            return await done
         finally:
-            done.cancel()
-        raise JournalError("the journal's writer was cancelled", "io")
+            queue.waiting.discard(done)
 
     async def flush(self) -> None:
         """Wait for all queued writes, including those whose callers were cancelled.
