@@ -102,7 +102,7 @@ LINES = {
     "_http": 1897,
     "_polling": 3409,
     "tracing": 269,
-    "batch": 7381,
+    "batch": 7373,
     "durable": 958,
     "engines": 472,
     "web": 545,
