@@ -105,9 +105,8 @@ class DurableJobs:
             raise InvalidInputError("durable jobs are entered once: make new ones")
         entries = self._entries = self._journal._entries
         if entries in _FOLLOWED:
-            raise InvalidInputError(
-                "other durable jobs of this process follow the journal: share them, or open it again"
-            )
+            advice = "share them, or open it a second time" if self._journal.is_shared else "share them"
+            raise InvalidInputError(f"other durable jobs of this process follow the journal: {advice}")
         _FOLLOWED.add(entries)
         try:
             self._item_tasks = await open_run(self._session, self._journal, {"timeout": None}, "durable")

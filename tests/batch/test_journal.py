@@ -304,7 +304,8 @@ async def test_one_owner(file_journal: Journal, path: Path) -> None:
     link = path.with_name("link.db")
     link.symlink_to(path)
     for name in (path, link):
-        assert (await refused(name)).reason == "locked"
+        error = await refused(name)
+        assert (error.reason, "this process has it open already" in str(error)) == ("locked", True)
     await file_journal.add(items(1))
     await file_journal.aclose()
     await file_journal.aclose()

@@ -276,7 +276,7 @@ async def test_abandoned(
 async def test_journal_that_is_followed(session: AgentJobsSession, file_journal: Journal) -> None:
     """A second block over the same open journal is refused until the first one is left: both would tell of each end."""
     async with DurableJobs(session, file_journal):
-        with pytest.raises(InvalidInputError, match="other durable jobs"):
+        with pytest.raises(InvalidInputError, match=r"other durable jobs .*: share them$"):
             async with DurableJobs(session, file_journal):
                 pass
     async with DurableJobs(session, file_journal):

@@ -1,6 +1,7 @@
 """The lock of a journal's file: one process at a time owns it."""
 
 import errno
+import os
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -14,6 +15,7 @@ _NO_LOCKS: Final = frozenset({errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP})
 """The errors of a file system that can't lock files."""
 _ACQUIRE_SECONDS: Final = 0.2  # for which a new owner tries: `is_owned` of another process holds the lock for a moment
 _RETRY_SECONDS: Final = 0.01  # between two tries
+_held: Final[dict[Path, int]] = {}  # the files that were locked here, each with the process: a fork copies this
 
 
 class FileLock:
@@ -37,9 +39,9 @@ class FileLock:
         try:
             self._lock.acquire(timeout=_ACQUIRE_SECONDS, poll_interval=_RETRY_SECONDS)
             self._files[beside] = _identity(beside)
+            _held[beside] = os.getpid()
         except filelock.Timeout:
-            words = "another process owns it, such as a run: wait until that has ended, or read it with read_only=True"
-            fault = JournalError(f"journal {path.name}: {words} ({beside.name} is locked)", "locked")
+            fault = _owned(path, beside)
         except OSError as error:
             fault = _without_locks(path) if error.errno in _NO_LOCKS else faults(path, error)
         if fault is not None:
@@ -79,6 +81,7 @@ class FileLock:
 
     def release(self) -> None:
         """Release the journal to the next owner."""
+        _held.pop(Path(self._lock.lock_file), None)
         self._lock.release()
 
 
@@ -101,6 +104,13 @@ def _beside(path: Path) -> Path:
 def _lock_of(beside: Path) -> filelock.BaseFileLock:
     # Not bound to a thread: a worker thread acquires, the loop releases. A soft lock would survive a killed owner.
     return filelock.FileLock(beside, mode=0o600, thread_local=False, fallback_to_soft=False, preserve_lock_file=True)
+
+
+def _owned(path: Path, beside: Path) -> JournalError:
+    words = "another process owns it, such as a run: wait until that has ended, or read it with read_only=True"
+    if _held.get(beside) == os.getpid():
+        words = "this process has it open already: use that Journal, close it first, or read it with read_only=True"
+    return JournalError(f"journal {path.name}: {words} ({beside.name} is locked)", "locked")
 
 
 def _without_locks(path: Path) -> JournalError:
