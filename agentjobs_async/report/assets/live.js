@@ -83,7 +83,6 @@ class Live {
     this.redraw();
     if (!this.isStale) this.report.drawCharts(); // at once, as in a file
     document.documentElement.dataset.ready = 'true';
-    setTimeout(() => this.report.store.prepareSearch?.(), 300);
   }
 
   /* Read the stream to its end. It is read by `fetch`, which can send a token where EventSource can't. */
@@ -101,19 +100,7 @@ class Live {
     }
   }
 
-  /* Return the lines of a response as they come; what follows the last line feed was cut off. */
-  async* lines(response) {
-    const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-    for (let pending = ''; ;) {
-      const { value, done } = await reader.read();
-      if (done) return;
-      this.heard = Date.now();
-      const lines = value.split('\n');
-      lines[0] = pending + lines[0];
-      pending = lines.pop();
-      yield* lines;
-    }
-  }
+  lines(response) { return linesOf(response.body, () => { this.heard = Date.now(); }); }
 
   take(fields) {
     if (fields.event === 'stale') this.position = null;

@@ -128,7 +128,6 @@ const report = (() => {
       made.refresh();
       made.drawCharts(); // at once: drawn later, they would move rows that somebody is about to click
       document.documentElement.dataset.ready = 'true';
-      setTimeout(() => made.store.prepareSearch(), 300); // after the page has been shown
     });
   }
   return made;

@@ -92,13 +92,6 @@ class Store {
     return this.found[place];
   }
 
-  /* Make the texts that a search looks through, some at a time, so that the first search need not. */
-  prepareSearch(first = 0) {
-    const last = Math.min(first + 4000, this.state.length);
-    for (let place = first; place < last; place += 1) this.textOf(place);
-    if (last < this.state.length) setTimeout(() => this.prepareSearch(last));
-  }
-
   /* Return the places of the rows that meet a filter, in the order of the journal. */
   select({ text = '', state = '', project = null }) {
     const wanted = text.trim().toLowerCase();
@@ -112,6 +105,9 @@ class Store {
     }
     return selected;
   }
+
+  /* What is told of a row beside its state: what went wrong, its pull request, or its job. */
+  detail(place) { return this.error[place] ?? this.pr_link[place] ?? this.job_id[place] ?? ''; }
 
   begun(place) { return this.created_at[place] ?? this.sent_at[place]; }
 
@@ -143,6 +139,19 @@ async function readDocument(text, apply) {
   const bytes = new Uint8Array(packed.length);
   for (let index = 0; index < packed.length; index += 1) bytes[index] = packed.charCodeAt(index);
   const unpacked = new Blob([bytes]).stream().pipeThrough(new DecompressionStream('gzip'));
-  const lines = (await new Response(unpacked).text()).split('\n');
-  for (const line of lines) if (line !== '') apply(JSON.parse(line));
+  for await (const line of linesOf(unpacked)) apply(JSON.parse(line));
+}
+
+/* Return the lines of a stream as they come; what follows the last line feed was cut off. */
+async function* linesOf(stream, heard = () => {}) {
+  const reader = stream.pipeThrough(new TextDecoderStream()).getReader();
+  for (let pending = ''; ;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    heard();
+    const lines = value.split('\n');
+    lines[0] = pending + lines[0];
+    pending = lines.pop();
+    yield* lines;
+  }
 }

@@ -6,7 +6,7 @@ const COLUMNS = [
   { name: 'project', title: 'Project', value: (store, place) => store.project[place] ?? '' },
   { name: 'begun', title: 'Started', value: (store, place) => store.begun(place) ?? Infinity },
   { name: 'age', title: 'Duration', value: (store, place) => store.age(place) ?? Infinity },
-  { name: 'detail', title: 'Pull request, error or job', value: (store, place) => store.error[place] ?? store.pr_link[place] ?? store.job_id[place] ?? '' },
+  { name: 'detail', title: 'Pull request, error or job', value: (store, place) => store.detail(place) },
 ];
 const SPARE_ROWS = 12; // above and below those in sight, so that scrolling shows no gap
 const MOST_PRINTED = 2000; // rows
@@ -108,7 +108,6 @@ class Table {
     const { store } = this;
     const place = this.places[index];
     const state = store.state[place];
-    const detail = store.error[place] ?? store.pr_link[place] ?? store.job_id[place] ?? '';
     const age = spanText(store.age(place));
     const cells = [
       element('span', { className: `badge state-${state}` }, state),
@@ -116,7 +115,7 @@ class Table {
       store.project[place] ?? '',
       shortTime(store.begun(place)),
       state === 'active' && store.created_at[place] !== null ? `${age} so far` : age,
-      detail.slice(0, 300).replace(/\s+/g, ' '),
+      store.detail(place).slice(0, 300).replace(/\s+/g, ' '),
     ];
     return element('div', {
       className: place === this.opened ? 'row opened' : 'row',
