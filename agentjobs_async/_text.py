@@ -4,6 +4,7 @@ from typing import Final
 from urllib.parse import quote
 
 _ELLIPSIS: Final = "…"  # 3 bytes of UTF-8, which count
+_HALF_A_TENTH: Final = 0.05
 _MINUTE_SECONDS: Final = 60
 _HOUR_SECONDS: Final = 3600
 
@@ -45,9 +46,11 @@ def shown_status(status: str) -> str:
 
 
 def span(seconds: float) -> str:
-    """Return a number of seconds in the unit that fits it: `40 s`, `5 min`, `1.5 h`."""
-    if seconds < _MINUTE_SECONDS:
+    """Return a number of seconds in the unit that fits it, as people say it: `0.4 s`, `40 s`, `5 min`, `1.5 h`."""
+    if _HALF_A_TENTH <= seconds < 1 - _HALF_A_TENTH:
+        return f"{seconds:.1f} s"
+    if round(seconds) < _MINUTE_SECONDS:
         return f"{seconds:.0f} s"
-    if seconds < _HOUR_SECONDS:
+    if round(seconds / _MINUTE_SECONDS) < _MINUTE_SECONDS:
         return f"{seconds / _MINUTE_SECONDS:.0f} min"
-    return f"{seconds / _HOUR_SECONDS:.1f} h"
+    return f"{seconds / _HOUR_SECONDS:,.1f}".removesuffix(".0") + " h"

@@ -86,7 +86,7 @@ LINES = {
     "": 151,
     "__main__": 57,
     "_version": 3,
-    "_text": 53,
+    "_text": 56,
     "_extras": 43,
     "_validation": 239,
     "_job_json": 146,
@@ -109,16 +109,14 @@ LINES = {
     "report": 2222,
     "testing": 2347,
     "prometheus": 123,
-    "cli": 6898,
+    "cli": 6720,
 }
 """Of each room."""
 
-CROWDED = {"cli": 30}
+CROWDED = {"cli": 27}
 """The folders with more modules than they should have, and how many they may have until then."""
 
-SMALL = {
-    *("cli.watching", "cli.journals"),
-}
+SMALL: set[str] = set()
 """The modules that are too small to stand alone."""
 
 MOST_CALLABLES_OF_CONSTRUCTORS = 1

@@ -67,4 +67,5 @@ def test_shown_name_and_status() -> None:
 
 def test_span() -> None:
     """A span of time is told in the unit that fits it."""
-    assert [span(seconds) for seconds in (0.4, 59.0, 61.0, 5400.0)] == ["0 s", "59 s", "1 min", "1.5 h"]
+    found = [span(seconds) for seconds in (0.0, 0.42, 0.97, 59.0, 59.6, 61.0, 3590.0, 5400.0, 10_800_000.0)]
+    assert found == ["0 s", "0.4 s", "1 s", "59 s", "1 min", "1 min", "1 h", "1.5 h", "3,000 h"]

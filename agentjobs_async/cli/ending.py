@@ -1,28 +1,37 @@
 """The end of a batch: its counts, what is unknown, which jobs continue, and the command that resumes."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
 from attrs import frozen
 
 from agentjobs_async import JobRef, JournalError
-from agentjobs_async.batch import Journal, State, Where
+from agentjobs_async.batch import Journal, JournalRow, State, Where
 from agentjobs_async.batch._active_jobs import ActiveJobs
 from agentjobs_async.cli._input.tasks import Refusal
-from agentjobs_async.cli._output.github import show_on_github
-from agentjobs_async.cli._output.hints import resume_command, show_emulator_ends, show_jobs, show_unknown
-from agentjobs_async.cli._output.moments import ends_in
-from agentjobs_async.cli._output.progress import RunDisplay
-from agentjobs_async.cli._output.reports import Report
+from agentjobs_async.cli._output.github import StepSummary
+from agentjobs_async.cli._output.streams import is_on_github
+from agentjobs_async.cli.display import RunDisplay
+from agentjobs_async.cli.hints import (
+    ends_in,
+    resume_command,
+    show_advice,
+    show_emulator_ends,
+    show_jobs,
+    show_retry,
+    show_unknown,
+)
 from agentjobs_async.cli.hooks import OpenJobs
-from agentjobs_async.cli.item_results import outcomes_of, row_result
+from agentjobs_async.cli.lines import Report
 from agentjobs_async.cli.outcomes import Outcome, exit_code
 from agentjobs_async.cli.process import Context
+from agentjobs_async.cli.results import outcomes_of, row_result
 
 __all__ = ["Ending", "tally"]
 
+_READING_SECONDS: Final = 30.0  # for all rows, as below
 _LOOK_SECONDS: Final = 5.0  # a database that is gone does not hold up the end
 _EMPTY: Final = "The journal holds no items. If it is a copy, copy the file of the original that ends in -wal as well."
 
@@ -69,9 +78,9 @@ class Ending:
         if refusals:  # shown before the first create, perhaps thousands of lines above
             self.context.screen.notice(f"{len(refusals):,} refused, and not in the journal: see the beginning.")
         outcomes = outcomes_of(counts or {}, self.display.timed_out.values())
-        outcomes[Outcome.REJECTED] += len(refusals)
+        outcomes[Outcome.REFUSED] += len(refusals)
         goes_on = counts is None or await self._count_of_retried(counts) > 0
-        open_anyway = [Outcome.UNFINISHED] if goes_on else []
+        open_anyway = [Outcome.ACTIVE] if goes_on else []
         code = exit_code([*open_anyway, *+outcomes], fault)
         stopped_with = self.context.interruption.exit_code
         self.report.summary(outcomes, code if stopped_with is None else stopped_with)
@@ -101,7 +110,7 @@ class Ending:
             return None
         # An empty one that was there before may be a copy without its log: `tally` says so.
         words = tally(counts) if any(counts.values()) or not refusals else "Nothing was planned."
-        await self._show_results(words)
+        await self._show_results(words, counts)
         lasts = self._outlives_the_command or not self.is_own
         show_unknown(self.context.screen, unknown, self.journal.address if lasts else None)
         if not self.journal._opened.is_in_place:
@@ -111,17 +120,30 @@ class Ending:
             self._show_way_on(counts)
         elif not self.is_own or (unknown and self._outlives_the_command):  # else the journal is about to be removed
             await self._show_retry(counts)
-        is_for_people = not self.as_json
-        await show_on_github(self.context.screen, self.journal, counts, words, is_for_people=is_for_people)
         return counts
 
-    async def _show_results(self, words: str) -> None:
-        if not self.is_own:
+    async def _show_results(self, words: str, counts: Mapping[State, int]) -> None:
+        """Show all items together, where that is wanted: all rows are read once, and for that only."""
+        summary = StepSummary() if is_on_github() else None
+        timed_out, results = self.display.timed_out, []
+        with suppress(JournalError, TimeoutError):  # what it holds is shown by other means, or its error is
+            async with asyncio.timeout(_READING_SECONDS):
+                async for page in self._pages(is_wanted=self.is_own or summary is not None):
+                    results += [timed_out.get(row.key) or row_result(row) for row in page if self.is_own]
+                    if summary is not None:
+                        summary.add(page)
+        if self.is_own:
+            self.report.all_results(results)
+        else:
             self.context.screen.notice(words)
-            return
-        timed_out = self.display.timed_out
-        results = [timed_out.get(row.key) or row_result(row) async for row in self.journal.rows()]
-        self.report.all_results(results)
+        show_advice(self.context.screen, self.display.advice)
+        if summary is not None:
+            summary.show(self.context.screen, counts, words, is_for_people=not self.as_json)
+
+    async def _pages(self, *, is_wanted: bool) -> AsyncIterator[list[JournalRow]]:
+        if is_wanted:
+            async for page in self.journal.rows().pages():
+                yield page
 
     async def _show_time_left(self) -> None:
         """Show when the jobs end that continue without the run; those of an emulator end with it."""
@@ -150,9 +172,7 @@ class Ending:
         else:
             failed = await self._count_of_retried(counts)
             bound = [] if self.max_tries is None else ["--max-tries", str(self.max_tries)]
-        if failed:
-            words = f"{failed:,} failed; try {'it' if failed == 1 else 'them'} again with:"
-            self._offer(words, "--retry-failed", *bound)
+        show_retry(self.context.screen, self.journal.address, failed, self.to_resume, bound)
 
     async def _count_of_retried(self, counts: Mapping[State, int]) -> int:
         """Return how many failed items this command, given again, would send again: they have tries left."""
@@ -175,12 +195,12 @@ class Ending:
         """Whether the journal is the run's own and can be resumed: an emulator's jobs end with the command."""
         return self.is_own and not self._is_emulated
 
-    def _offer(self, words: str, *more: str) -> None:
+    def _offer(self, words: str) -> None:
         self.context.screen.notice(words)
-        self.context.screen.command(f"  {self._resume_command(*more)}")
+        self.context.screen.command(f"  {self._resume_command()}")
 
-    def _resume_command(self, *more: str) -> str:
-        return resume_command(self.journal.address, [*self.to_resume, *more])
+    def _resume_command(self) -> str:
+        return resume_command(self.journal.address, self.to_resume)
 
     async def _known_jobs(self) -> list[JobRef]:
         """Return the jobs that continue: those of this run, and those that a removed file still has."""
@@ -202,5 +222,5 @@ class Ending:
 
 def tally(counts: Mapping[State, int]) -> str:
     """Return in words how many items are in each state."""
-    shown = [f"{number} {state}" for state, number in counts.items() if number]
+    shown = [f"{number:,} {state}" for state, number in counts.items() if number]
     return ", ".join(shown) or _EMPTY

@@ -2,25 +2,17 @@
 
 import math
 from collections import Counter, deque
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from statistics import median
 from typing import Final
 
-from attrs import evolve, frozen
+from attrs import evolve
 
-from agentjobs_async.batch import BatchItem, JournalRow, Rate
-from agentjobs_async.cli.limits import rate_text
+from agentjobs_async.batch import BatchItem, FleetLimits, JournalRow, Rate
+from agentjobs_async.cli._output.live import End
+from agentjobs_async.cli.limits import DEFAULT_ACTIVE, rate_text
 
-__all__ = [
-    "RecentDurations",
-    "RunEstimate",
-    "Smoothed",
-    "earliest_end",
-    "estimate",
-    "seconds_to_last_create",
-    "time_left",
-]
-
+_MOST_SHARE: Final = 0.9
 _MOST_DURATIONS: Final = 500  # the newest: the service may have become slower
 _SMOOTHING_SECONDS: Final = 20.0  # in which an end that is shown comes nearly two thirds of the way to a new one
 _SMOOTHING_SHARE: Final = 1 / 6  # of the time left, where that is less: else a short run is over before it is right
@@ -28,39 +20,70 @@ _LEAST_SMOOTHING_SECONDS: Final = 1.0
 _LEAST_LEFT: Final = 0.1  # of the usual time of a job, for one that takes longer than that
 
 
-@frozen
-class RunEstimate:
-    """How long a run takes if each job takes as long as expected.
+class Expected:
+    """When all items of a journal have ended: one estimate for the run that works on it and for others that look at it.
 
-    Attributes:
-        seconds: From the start of the run to the end of its last job.
-        binding: What decides that, in words.
-        is_least: Whether it takes longer than that, since the time of a job is not known.
+    Args:
+        durations: How many seconds jobs took that have ended, the newest first.
     """
 
-    seconds: float
-    binding: str
-    is_least: bool = False
-
-
-class RecentDurations:
-    """How long jobs took, of the newest ones."""
-
-    def __init__(self) -> None:
-        self._seconds: deque[float] = deque(maxlen=_MOST_DURATIONS)
+    def __init__(self, durations: Iterable[float] = ()) -> None:
+        self._seconds = deque(reversed([*durations]), maxlen=_MOST_DURATIONS)
+        self._shown = _Smoothed()
 
     def add(self, row: JournalRow) -> None:
         """Add the time of a row, if it has a job that ended."""
         if row.created_at is not None and row.ended_at is not None and row.job_id is not None:
             self._seconds.append((row.ended_at - row.created_at).total_seconds())
 
+    def replace(self, durations: Iterable[float]) -> None:
+        """Use these times, the newest first, in place of all so far."""
+        self._seconds = deque(reversed([*durations]), maxlen=_MOST_DURATIONS)
+
     @property
-    def median(self) -> float | None:
-        """The median, in seconds; `None` without any."""
-        return max(median(self._seconds), 0.0) if self._seconds else None
+    def usual(self) -> tuple[float, float] | None:
+        """The seconds that half of the jobs took at most, and nine of ten; `None` without any."""
+        if not self._seconds:
+            return None
+        most = sorted(self._seconds)[math.ceil(_MOST_SHARE * len(self._seconds)) - 1]
+        return max(median(self._seconds), 0.0), max(most, 0.0)
+
+    def end(
+        self,
+        *,
+        to_create: int,
+        queue: int,
+        ages: Sequence[float],
+        limits: FleetLimits,
+        next_create: float = 0.0,
+        now: float,
+    ) -> End | None:
+        """Return when all have ended; `None` while neither a rate nor the time of a job is known.
+
+        Args:
+            to_create: The items that are still to be sent.
+            queue: Those of them that share one limit of the rate.
+            ages: How long each active job has been active, in seconds.
+            limits: Those in force.
+            next_create: Seconds until the next create may go.
+            now: Monotonic time, by which an end that is shown moves.
+        """
+        rate, usual = limits.create_rate, self.usual
+        job_seconds = None if usual is None else usual[0]
+        last_create = seconds_to_last_create(min(queue, to_create), rate, next_create)
+        found = time_left(
+            to_create=to_create,
+            last_create=last_create,
+            ages=ages,
+            max_active=limits.max_active or max(DEFAULT_ACTIVE, len(ages)),
+            create_rate=rate,
+            job_seconds=job_seconds,
+        )
+        earliest = earliest_end(to_create=to_create, ages=ages, last_create=last_create, job_seconds=job_seconds)
+        return None if found is None else self._shown.shown(found, earliest, now)
 
 
-class Smoothed:
+class _Smoothed:
     """An end that is shown: it moves to each new estimate within a minute, faster when little time is left.
 
     It is never earlier than `earliest` seconds from now.
@@ -70,7 +93,7 @@ class Smoothed:
         self._end: float | None = None
         self._at = 0.0
 
-    def shown(self, found: RunEstimate, earliest: float, now: float) -> RunEstimate:
+    def shown(self, found: End, earliest: float, now: float) -> End:
         """Return the estimate to show at `now`, of which no less than `earliest` seconds are left."""
         end = now + found.seconds
         if self._end is not None:
@@ -84,35 +107,32 @@ class Smoothed:
 def time_left(
     *,
     to_create: int,
-    queue: int,
+    last_create: float,
     ages: Sequence[float],
     max_active: int,
     create_rate: Rate | None,
-    next_create: float,
     job_seconds: float | None,
-) -> RunEstimate | None:
+) -> End | None:
     """Return what is left of a run; `None` while neither a rate nor the time of a job is known.
 
     Args:
         to_create: The items that are still to be sent.
-        queue: Those of them that share one limit of the rate.
+        last_create: Seconds until the last create may go.
         ages: How long each active job has been active, in seconds.
         max_active: The jobs active at once.
         create_rate: The limit of creates; `None` for no limit.
-        next_create: Seconds until the next create may go.
         job_seconds: What a job usually takes; `None` while that is not known.
     """
-    last_create = seconds_to_last_create(min(queue, to_create), create_rate, next_create)
     if job_seconds is None:
         if create_rate is None or not last_create:
             return None
-        return RunEstimate(last_create, f"{rate_text(create_rate)} decides", is_least=True)
+        return End(last_create, f"{rate_text(create_rate)} decides", is_least=True)
     active = _left(ages, job_seconds)
     by_slots = max((sum(active) + to_create * job_seconds) / max_active, *active, job_seconds * bool(to_create), 0.0)
     by_rate = last_create + job_seconds * bool(to_create)
     if create_rate is not None and by_rate > by_slots:
-        return RunEstimate(by_rate, f"{rate_text(create_rate)} decides")
-    return RunEstimate(max(by_rate, by_slots), f"--max-active {max_active} decides")
+        return End(by_rate, f"{rate_text(create_rate)} decides")
+    return End(max(by_rate, by_slots), f"--max-active {max_active} decides")
 
 
 def earliest_end(*, to_create: int, ages: Sequence[float], last_create: float, job_seconds: float | None) -> float:
@@ -141,9 +161,7 @@ def seconds_to_last_create(queue: int, rate: Rate | None, next_create: float) ->
     return next_create + _seconds_after_the_first(queue, rate)
 
 
-def estimate(
-    items: Collection[BatchItem], *, max_active: int, create_rate: Rate | None, job_seconds: float
-) -> RunEstimate:
+def estimate(items: Collection[BatchItem], *, max_active: int, create_rate: Rate | None, job_seconds: float) -> End:
     """Return how long a run of `items` takes.
 
     Args:
@@ -155,8 +173,8 @@ def estimate(
     rounds = math.ceil(len(items) / max_active) * job_seconds
     creates = _seconds_of_creates(items, create_rate) + job_seconds * bool(items)
     if create_rate is not None and creates > rounds:
-        return RunEstimate(creates, f"the rate of {rate_text(create_rate)} decides")
-    return RunEstimate(rounds, f"--max-active {max_active} decides")
+        return End(creates, f"the rate of {rate_text(create_rate)} decides")
+    return End(rounds, f"--max-active {max_active} decides")
 
 
 def _seconds_of_creates(items: Collection[BatchItem], rate: Rate | None) -> float:

@@ -15,13 +15,12 @@ from agentjobs_async._text import one_line
 from agentjobs_async.batch import BatchResult, BatchWorker, FleetLimits, Journal, State
 from agentjobs_async.cli._input.tasks import Refusal, Tasks, show_refusal, show_repeats
 from agentjobs_async.cli._output.logs import LogLines
-from agentjobs_async.cli._output.progress import RunDisplay
-from agentjobs_async.cli._output.reports import ItemLines, JsonLines
 from agentjobs_async.cli._output.screen import Screen
+from agentjobs_async.cli.display import RunDisplay
 from agentjobs_async.cli.ending import tally
 from agentjobs_async.cli.help import command, exit_codes, journal_exit_codes
-from agentjobs_async.cli.item_results import outcomes_of
 from agentjobs_async.cli.limits import Duration, changed_limits, number_of, rate_of, rate_text, whole_of
+from agentjobs_async.cli.lines import ItemLines, JsonLines
 from agentjobs_async.cli.options import (
     COUNT,
     JSON_OPTION,
@@ -40,6 +39,7 @@ from agentjobs_async.cli.options import (
 from agentjobs_async.cli.out import Out
 from agentjobs_async.cli.outcomes import ExitCode, exit_code
 from agentjobs_async.cli.process import Context, run_action
+from agentjobs_async.cli.results import outcomes_of
 from agentjobs_async.cli.service import Service
 from agentjobs_async.engines._connector import database_error
 from agentjobs_async.engines.procrastinate import submit as submit_items

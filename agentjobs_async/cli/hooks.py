@@ -1,7 +1,10 @@
 """Hooks of the command line: the jobs that have not ended, what happens to them, and whether the server answers."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from attrs import evolve
 
 from agentjobs_async import (
     AgentJob,
@@ -16,8 +19,11 @@ from agentjobs_async import (
     WaitEnded,
     WaitStarted,
 )
-from agentjobs_async.cli.documents import Change
 from agentjobs_async.cli.outcomes import described
+from agentjobs_async.cli.results import Change
+
+if TYPE_CHECKING:
+    from agentjobs_async.batch import ActiveItem, JournalRow
 
 _SILENCE_SECONDS = 4.0  # longer than a healthy service takes for its first answer
 _FAILURES_TOLD = 2  # one failed poll alone is often over when it is read
@@ -69,6 +75,81 @@ class JobChanges:
     def _changed(self, event: str, job: AgentJob) -> None:
         self._jobs[job.ref] = job
         self._on_change(Change(event, job.ref, job))
+
+
+class Active(Protocol):
+    """A run that knows its active items."""
+
+    def active(self) -> "Sequence[ActiveItem]":
+        """Return the active items."""
+        ...
+
+
+class ItemChanges:
+    """A hook that reports the changes of a batch's jobs, each as it happens.
+
+    An event names the job, and a line names the item: the item under way that has this job. Right after the create only
+    the job's label, which is the key of the item's row, says which one that is. A change of any other job is left out.
+
+    Args:
+        on_change: Called with each change.
+
+    Attributes:
+        run: The run that works on the items; `None` before it begins.
+    """
+
+    def __init__(self, on_change: Callable[[Change], object]) -> None:
+        self.run: Active | None = None
+        self._on_change = on_change
+        self._changes = JobChanges(self._report)
+        self._rows: dict[JobRef, JournalRow] = {}
+
+    def __call__(self, event: Event, /) -> None:
+        """Report a change."""
+        self._changes(event)
+
+    def forget(self, ref: JobRef) -> None:
+        """Forget a job whose item has ended."""
+        self._rows.pop(ref, None)
+        self._changes.forget(ref)
+
+    def _report(self, change: Change) -> None:
+        row = self._rows.get(change.ref) or self._find(change)
+        if row is not None:
+            self._rows[change.ref] = row
+            self._on_change(evolve(change, number=row.number, key=row.item_key, prompt=row.prompt))
+
+    def _find(self, change: Change) -> "JournalRow | None":
+        label = None if change.job is None else change.job.label
+        items = () if self.run is None else self.run.active()
+        return next((item.row for item in items if item.ref == change.ref or item.key == label), None)
+
+
+class PollCounts:
+    """A hook that records the number of polls and the pull request of each watched job, and which jobs have ended."""
+
+    def __init__(self) -> None:
+        self._polls: dict[JobRef, tuple[int, str | None]] = {}
+        self._ended: set[JobRef] = set()
+
+    def __call__(self, event: Event, /) -> None:
+        """Record a poll, or drop a job whose wait ended."""
+        match event:
+            case JobPolled(job, poll_number):
+                self._polls[job.ref] = poll_number, job.pr_link
+            case WaitEnded(ref, job):
+                self._polls.pop(ref, None)
+                if job is not None:
+                    self._ended.add(ref)
+
+    def __getitem__(self, ref: JobRef | None, /) -> tuple[int, str | None]:
+        """Return the number of polls of a job and its pull request."""
+        return (0, None) if ref is None else self._polls.get(ref, (0, None))
+
+    def not_ended(self, items: "Sequence[ActiveItem]") -> "list[ActiveItem]":
+        """Return the items without those whose jobs have ended: their ends may still be on their way to the journal."""
+        self._ended &= {item.ref for item in items if item.ref is not None}
+        return [item for item in items if item.ref not in self._ended]
 
 
 class SilenceHook:

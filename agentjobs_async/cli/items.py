@@ -12,12 +12,13 @@ from agentjobs_async._text import one_line
 from agentjobs_async.batch import Journal, Where
 from agentjobs_async.batch._retries import retried
 from agentjobs_async.cli._input.records import Record, apparent_format, read_text, records_of
-from agentjobs_async.cli._output.hints import resume_command
-from agentjobs_async.cli._output.listing import table_lines
+from agentjobs_async.cli._output.tables import table_lines
 from agentjobs_async.cli.help import command, journal_exit_codes
+from agentjobs_async.cli.hints import in_words, resume_command
 from agentjobs_async.cli.options import MAX_TRIES, TEXT, filter_options, journal_before_keys
 from agentjobs_async.cli.outcomes import ExitCode, described
 from agentjobs_async.cli.process import Context, run_action
+from agentjobs_async.cli.results import entry_of_row
 from agentjobs_async.report.commands import found_job
 
 _OF_NO_RUN: Final = "The journal; if it is a file, no run may be using it."
@@ -99,7 +100,8 @@ async def _show_retries(context: Context, journal: str, where: Where, max_tries:
         opened._opened.check_not_moved()
         async for page in opened.rows(where=where).pages():
             rows = [row for row in page if max_tries is None or row.tries < max_tries]
-            context.screen.lines(table_lines(rows, context.screen.width, header=not shown))
+            entries = list(map(entry_of_row, rows))
+            context.screen.lines(table_lines(entries, context.screen.columns, header=not shown), wrap=False)
             shown += len(rows)
     context.screen.notice(f"{_items(shown)} would be planned again.")
     return ExitCode.COMPLETED
@@ -171,11 +173,11 @@ async def _settle_one(context: Context, journal: str, key: str, what: str) -> in
     async with Journal.open(journal) as opened:
         await _settle(opened, key, what)
     if what == _ABANDON:
-        context.screen.notice(f"{key} is abandoned; an agent that is at work continues.")
+        context.screen.notice(f"{in_words(key)} is abandoned; an agent that is at work continues.")
         return ExitCode.COMPLETED
     done = "is planned again" if what == _SEND_AGAIN else "has its job"
     by_whom = "a running worker, or agentjobs resume," if opened.is_shared else "agentjobs resume"
-    context.screen.notice(f"{key} {done}; {by_whom} continues with it.")
+    context.screen.notice(f"{in_words(key)} {done}; {by_whom} continues with it.")
     return ExitCode.COMPLETED
 
 

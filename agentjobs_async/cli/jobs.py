@@ -27,16 +27,15 @@ from agentjobs_async import (
 from agentjobs_async._text import shown_status
 from agentjobs_async.cli._input.tasks import checked_prompts
 from agentjobs_async.cli._output.columns import shortened
-from agentjobs_async.cli._output.hints import show_jobs
-from agentjobs_async.cli._output.moments import ends_in
-from agentjobs_async.cli._output.reports import JobLines, JsonLines, Report
 from agentjobs_async.cli._output.screen import Screen, Styled, styled_status
-from agentjobs_async.cli.documents import Change, job_document
 from agentjobs_async.cli.help import WAIT_PAGE, command, exit_codes
+from agentjobs_async.cli.hints import ends_in, show_advice, show_jobs
 from agentjobs_async.cli.hooks import JobChanges, SilenceHook
+from agentjobs_async.cli.lines import JobLines, JsonLines, Report
 from agentjobs_async.cli.options import JSON_OPTION, journal_option, service_options, timeout_option
-from agentjobs_async.cli.outcomes import ExitCode, Outcome, Result, described, exit_code
+from agentjobs_async.cli.outcomes import ExitCode, Outcome, advice_of, described, exit_code, reason_of
 from agentjobs_async.cli.process import Context, run_action
+from agentjobs_async.cli.results import Change, Result, job_document
 from agentjobs_async.cli.service import DEFAULT_TIMEOUT, Service
 
 _LOOK_SECONDS: Final = 5.0  # a database that is gone does not hold up a wait that can do without it
@@ -189,6 +188,7 @@ class _Waits:
         code = exit_code(outcomes, refused) if stopped_with is None else stopped_with
         self._report.all_results(results)
         self._report.summary(outcomes, code)
+        show_advice(screen, Counter(result.advice for result in results if result.advice))
         if stopped_with is not None:
             screen.notice("Stopped waiting.")
         refs = [ref for ref in self._numbers if self._continues(ref)]
@@ -223,18 +223,21 @@ class _Waits:
 
     def _result(self, ref: JobRef, error: Exception | None) -> Result:
         job = self.changes.last_job(ref)
-        open_outcome = Outcome.TIMED_OUT if isinstance(error, WaitTimeoutError) else Outcome.UNFINISHED
+        open_outcome = Outcome.UNKNOWN if job is None else Outcome.ACTIVE
+        if isinstance(error, WaitTimeoutError):
+            open_outcome = Outcome.TIMED_OUT
         return Result(
             self._numbers[ref],
             Outcome(job.status) if job is not None and job.is_terminal else open_outcome,
             ref=ref,
             status=None if job is None else job.status,
             pr_link=None if job is None else job.pr_link,
-            error=None if error is None else described(error),
+            error=None if error is None else reason_of(error),
+            advice="" if error is None or isinstance(error, WaitTimeoutError) else advice_of(error),
         )
 
     def _continues(self, ref: JobRef) -> bool:
-        return self._results[ref].is_open and not isinstance(self._errors.get(ref), NotFoundError)
+        return self._results[ref].outcome.is_open and not isinstance(self._errors.get(ref), NotFoundError)
 
 
 def _journal_options(journal: str | None) -> list[str]:

@@ -1,24 +1,111 @@
 """The file that `--out` names: each end of an item as a line of JSON or CSV, exactly once, whatever ends a run."""
 
 import asyncio
+import csv
 import errno
+import json
 import os
 import stat
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
-from typing import Any, BinaryIO, Final, Self
+from typing import Any, BinaryIO, Final, Protocol, Self
 
 from agentjobs_async import AgentJobsError, InvalidInputError
 from agentjobs_async._text import one_line
 from agentjobs_async.batch import Journal, State
-from agentjobs_async.cli.documents import result_document
-from agentjobs_async.cli.item_results import row_result
-from agentjobs_async.cli.out_forms import form_of
-
-__all__ = ["Out"]
+from agentjobs_async.cli.results import item_document, row_result
+from agentjobs_async.report.items import COLUMNS, cell_text, csv_line
 
 _BLOCK_BYTES: Final = 65_536  # read at once: a file of results may have gigabytes
 _LAST_FILL_SECONDS: Final = 10.0  # what a run that was stopped may still take; the next run writes the rest
+
+
+_LONGEST_CELL: Final = 8_192  # bytes: a spreadsheet takes 32,767 characters
+
+Identity = tuple[object, ...]
+
+
+class Form(Protocol):
+    """How results are written and recognized."""
+
+    header: str
+    """The first line of the file, with its line end; empty for none."""
+
+    def line(self, document: Mapping[str, Any]) -> str:
+        """Return a result as one line, with its line end."""
+        ...
+
+    def identity(self, line: bytes) -> Identity | None:
+        """Return what distinguishes a line from others; `None` for a line of another program."""
+        ...
+
+    def is_torn(self, last: bytes) -> bool:
+        """Return whether a last line without a line end is a part of one of ours."""
+        ...
+
+
+class JsonLines:
+    """A JSON object per line."""
+
+    header = ""
+
+    def line(self, document: Mapping[str, Any]) -> str:
+        """Return the document as JSON."""
+        return f"{json.dumps(document)}\n"
+
+    def identity(self, line: bytes) -> Identity | None:
+        """Return the identity of the document."""
+        with suppress(ValueError, RecursionError, TypeError):
+            document = json.loads(line)
+            if isinstance(document, dict):
+                name = _identity(document)
+                hash(name)
+                return name
+        return None
+
+    def is_torn(self, last: bytes) -> bool:
+        """Return whether it begins like an object and is not one."""
+        if not last.startswith(b"{"):
+            return False
+        with suppress(ValueError, RecursionError):
+            json.loads(last)
+            return False
+        return True
+
+
+class CsvLines:
+    """A record per line: line breaks in cells are escaped, so that an incomplete last line can be recognised."""
+
+    header: str = csv_line(COLUMNS)
+
+    def line(self, document: Mapping[str, Any]) -> str:
+        """Return the cells of the document; a field of its context has no column, since each run may bring others."""
+        return csv_line(one_line(cell_text(document.get(name)), _LONGEST_CELL) for name in COLUMNS)
+
+    def identity(self, line: bytes) -> Identity | None:
+        """Return the identity of a record."""
+        with suppress(ValueError, csv.Error):
+            (cells,) = csv.reader([line.decode()])
+            return _identity({name: cell or None for name, cell in zip(COLUMNS, cells, strict=True)})
+        return None
+
+    def is_torn(self, last: bytes) -> bool:
+        """Return true: the header says that the file is ours."""
+        return bool(last)
+
+
+def form_of(file: str) -> Form:
+    """Return the form of a file by its suffix."""
+    return CsvLines() if file.lower().endswith(".csv") else JsonLines()
+
+
+def _identity(document: Mapping[str, Any]) -> Identity:
+    """Return what distinguishes one end of an item from another.
+
+    A refused task has no place in the journal; there the reason is part of it.
+    """
+    reason = document.get("error") if document.get("number", 0) is None else None
+    return *(document.get(name) for name in ("key", "tries", "state", "project", "job_id")), reason
 
 
 class Out:
@@ -98,7 +185,7 @@ class Out:
             return
         for state in (state for state in State if not state.is_open):
             async for row in journal.rows(state):
-                self.write_once(result_document(row_result(row)))
+                self.write_once(item_document(row_result(row)))
 
     @asynccontextmanager
     async def filled_at_a_fault(self, journal: Journal) -> AsyncIterator[None]:

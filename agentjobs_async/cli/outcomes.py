@@ -1,23 +1,18 @@
 """How each prompt, task or job of a command ended, and the exit code that follows."""
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from enum import IntEnum, StrEnum
-from typing import Any, Final
-
-from attrs import field, frozen
+from typing import Final
 
 from agentjobs_async import (
     AgentJobsError,
     AuthError,
     CreateOutcome,
     InvalidInputError,
-    JobRef,
     SessionClosedError,
 )
 from agentjobs_async._text import one_line
-
-__all__ = ["ExitCode", "Outcome", "Result", "described", "exit_code"]
 
 
 class ExitCode(IntEnum):
@@ -32,28 +27,36 @@ class ExitCode(IntEnum):
 
 
 class Outcome(StrEnum):
-    """How one job, or the attempt to create it, ended."""
+    """How an item or a job stands at the end of a command: the states of a journal in their order, and two more."""
 
-    COMPLETED = "completed"
-    FAILED = "failed"
-    ARCHIVED = "archived"
-    REJECTED = "rejected"
-    """The create was refused, by the server or before anything was sent: no agent was started."""
-    NOT_SENT = "not_sent"
-    """Nothing was sent: no agent was started."""
     UNKNOWN = "unknown"
-    """The create was sent and not answered: an agent may have been started."""
+    """An agent may have been started; or the job that was to be waited for was never seen."""
+    FAILED = "failed"
+    REJECTED = "rejected"
+    """The service refused the create: no agent was started."""
+    REFUSED = "refused"
+    """The input can't be sent: it is in no journal."""
     TIMED_OUT = "timed_out"
     """The time for the job was up; the job itself continues."""
-    UNFINISHED = "unfinished"
-    """The wait ended in another way; as far as known, the job itself continues."""
+    ACTIVE = "active"
+    """As far as known, the job continues."""
+    SENDING = "sending"
+    PLANNED = "planned"
+    """Nothing was sent: no agent was started."""
     ABANDONED = "abandoned"
     """A person gave the item up: it is not sent again, and no exit code shows it."""
+    ARCHIVED = "archived"
+    COMPLETED = "completed"
 
     @property
     def shown(self) -> str:
         """The outcome in words."""
         return self.replace("_", " ")
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is no end: it can be resumed, or has to be resolved."""
+        return self in _OPEN
 
 
 _OPTIONS: Final = {
@@ -68,42 +71,7 @@ _OPTIONS: Final = {
 }
 _SETTING: Final = re.compile("|".join(map(re.escape, _OPTIONS)))
 
-_OPEN: Final = frozenset({Outcome.NOT_SENT, Outcome.UNKNOWN, Outcome.TIMED_OUT, Outcome.UNFINISHED})
-
-
-@frozen
-class Result:
-    """How one prompt, task or job ended: what every line, table and file of results is made of.
-
-    Attributes:
-        number: Its place among the prompts, tasks or jobs, from 1; `None` for a task that was refused before it was
-            planned.
-        outcome: How it ended.
-        key: The key of its item; `None` for a job that was only waited for, and for a refused task without a key.
-        prompt: `None` for a job that was only waited for, and for a refused task.
-        ref: `None` when no job is known.
-        status: The last known status of the job; `None` without one.
-        pr_link: The pull request of the job; `None` without one.
-        error: Why there is no ended job, as one line; `None` when there is one, or when nothing was sent yet.
-        context: The context of its item; `None` without one.
-        tries: How often its item was planned; `None` for what has no row in a journal.
-    """
-
-    number: int | None
-    outcome: Outcome
-    key: str | None = None
-    prompt: str | None = None
-    ref: JobRef | None = None
-    status: str | None = None
-    pr_link: str | None = None
-    error: str | None = None
-    context: Mapping[str, Any] | None = field(default=None, hash=False)
-    tries: int | None = None
-
-    @property
-    def is_open(self) -> bool:
-        """Whether it has not ended for good: it can be resumed, or has to be resolved."""
-        return self.outcome in _OPEN
+_OPEN: Final = frozenset({Outcome.UNKNOWN, Outcome.TIMED_OUT, Outcome.ACTIVE, Outcome.SENDING, Outcome.PLANNED})
 
 
 def exit_code(outcomes: Collection[Outcome] = (), error: Exception | None = None) -> ExitCode:
@@ -126,11 +94,16 @@ def exit_code(outcomes: Collection[Outcome] = (), error: Exception | None = None
 
 def _outcome_of(error: Exception) -> Outcome:
     rejected = isinstance(error, AgentJobsError) and error.outcome is CreateOutcome.REJECTED
-    return Outcome.REJECTED if rejected else Outcome.UNFINISHED
+    return Outcome.REJECTED if rejected else Outcome.ACTIVE
 
 
 def described(error: BaseException) -> str:
-    """Return an error as one line that does not name its job: the line that shows it does.
+    """Return an error as one line that does not name its job: what happened, then what to do about it."""
+    return "; ".join(filter(None, (reason_of(error), advice_of(error))))
+
+
+def reason_of(error: BaseException) -> str:
+    """Return what happened, as one line.
 
     The library's names of settings become the command line's options. A session of the command line is closed only by a
     signal.
@@ -138,9 +111,15 @@ def described(error: BaseException) -> str:
     if isinstance(error, SessionClosedError):
         return "stopped; nothing was sent" if error.outcome is CreateOutcome.NOT_SENT else "stopped"
     if isinstance(error, AgentJobsError):
-        message = _in_option_words(error.message) if isinstance(error, InvalidInputError) else error.message
-        return one_line("; ".join(filter(None, (message, _in_option_words(error.advice)))))
+        return one_line(_in_option_words(error.message) if isinstance(error, InvalidInputError) else error.message)
     return one_line(f"{type(error).__name__}: {error}")
+
+
+def advice_of(error: BaseException) -> str:
+    """Return what to do about an error; nothing where it says so itself."""
+    if isinstance(error, AgentJobsError) and not isinstance(error, SessionClosedError):
+        return _in_option_words(error.advice)
+    return ""
 
 
 def _in_option_words(text: str) -> str:

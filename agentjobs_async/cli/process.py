@@ -13,8 +13,7 @@ from typing import Any, Final, Self, TypeVar
 from attrs import frozen
 
 from agentjobs_async.cli._output.screen import Screen
-from agentjobs_async.cli._output.streams import guarded, leave
-from agentjobs_async.cli._output.workflow_commands import without_commands
+from agentjobs_async.cli._output.streams import guarded, leave, without_commands
 from agentjobs_async.cli.outcomes import ExitCode, described, exit_code
 from agentjobs_async.cli.wrapping import fitted
 

@@ -18,7 +18,7 @@ from agentjobs_async.batch import Journal
 from agentjobs_async.cli._output.files import whole_file
 from agentjobs_async.cli._output.logs import LogLines
 from agentjobs_async.cli._output.screen import Screen
-from agentjobs_async.cli._output.workflow_commands import without_commands_in_json
+from agentjobs_async.cli._output.streams import without_commands_in_json
 from agentjobs_async.cli.help import command, journal_exit_codes
 from agentjobs_async.cli.options import PROMPTS_OPTION, TEXT, WRITTEN_FILE, journal_argument
 from agentjobs_async.cli.outcomes import ExitCode, described

@@ -16,15 +16,13 @@ from agentjobs_async.cli import own_journals
 from agentjobs_async.cli._input.tasks import Refusal, Tasks, show_refusal, show_repeats
 from agentjobs_async.cli._output.columns import shortened
 from agentjobs_async.cli._output.logs import LogLines
-from agentjobs_async.cli._output.progress import RunDisplay
-from agentjobs_async.cli._output.reports import ItemLines, JobLines, JsonLines
 from agentjobs_async.cli._output.screen import Screen, Styled
-from agentjobs_async.cli.documents import result_document
+from agentjobs_async.cli.display import RunDisplay
 from agentjobs_async.cli.ending import Ending
 from agentjobs_async.cli.help import RUN_PAGE, command
 from agentjobs_async.cli.hooks import OpenJobs, SilenceHook
-from agentjobs_async.cli.item_results import refusal_result
 from agentjobs_async.cli.limits import Duration, kept_limits
+from agentjobs_async.cli.lines import ItemLines, JobLines, JsonLines
 from agentjobs_async.cli.options import (
     COUNT,
     CREATE_RATE,
@@ -45,10 +43,11 @@ from agentjobs_async.cli.options import (
     service_options,
 )
 from agentjobs_async.cli.out import Out
-from agentjobs_async.cli.outcomes import ExitCode
+from agentjobs_async.cli.outcomes import ExitCode, Outcome
 from agentjobs_async.cli.plan import sending_of, show_plan, show_sending
 from agentjobs_async.cli.process import Context, run_action
 from agentjobs_async.cli.report import ReportFile
+from agentjobs_async.cli.results import Result, item_document
 from agentjobs_async.cli.service import Service
 from agentjobs_async.cli.wrapping import fitted
 
@@ -308,12 +307,12 @@ class _Run:
 
     async def _write_known(self, refusals: Sequence[Refusal]) -> None:
         """Write the ends of earlier runs that the file does not have, and the refusals of this one."""
-        results = list(map(refusal_result, refusals))
+        results = [Result(None, Outcome.REFUSED, refusal.key, error=refusal.words) for refusal in refusals]
         if self.out is not None:
             await self.out.read()
             await self.out.fill(self.journal)
             for result in results:
-                self.out.write_once(result_document(result))
+                self.out.write_once(item_document(result))
         if self.ending.as_json:  # people have read them already
             for result in results:
                 self.ending.report.end(result)

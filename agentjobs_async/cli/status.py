@@ -1,79 +1,131 @@
-"""The command that shows a journal: its numbers, then its items."""
+"""The command that shows a journal: its numbers, then its items; or how it changes; or which journals were left."""
 
-from collections.abc import Mapping
+import asyncio
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Final
 
-from attrs import frozen
+import attrs
+import click
 
-from agentjobs_async.batch import Journal, State, Where
+from agentjobs_async import InvalidInputError, JournalError
+from agentjobs_async._text import span
+from agentjobs_async.batch import FleetLimits, Journal, JournalRow, State, Where
 from agentjobs_async.batch._active_jobs import ActiveJobs
+from agentjobs_async.batch._store.file_lock import is_owned
 from agentjobs_async.batch._workers import is_at_work, workers_of
-from agentjobs_async.cli._output.github import show_on_github
-from agentjobs_async.cli._output.hints import resume_command
-from agentjobs_async.cli._output.listing import row_in_words, table_lines
-from agentjobs_async.cli._output.moments import ends_in
+from agentjobs_async.cli._output.github import StepSummary
+from agentjobs_async.cli._output.live import Active, End, View, head_lines, in_one_line, live_lines
+from agentjobs_async.cli._output.streams import is_on_github
+from agentjobs_async.cli._output.tables import table_lines
+from agentjobs_async.cli.display import longest_queue, recent_durations
 from agentjobs_async.cli.ending import tally
-from agentjobs_async.cli.item_results import outcomes_of
-from agentjobs_async.cli.outcomes import exit_code
-from agentjobs_async.cli.process import Context
+from agentjobs_async.cli.estimates import Expected
+from agentjobs_async.cli.help import ALL_COMPLETED, command
+from agentjobs_async.cli.hints import resume_command, show_retry, show_unknown
+from agentjobs_async.cli.options import filter_options, journal_argument
+from agentjobs_async.cli.outcomes import Outcome, described, exit_code
+from agentjobs_async.cli.own_journals import directory, left_journals
+from agentjobs_async.cli.process import Context, run_action
+from agentjobs_async.cli.results import entry_of_row, outcomes_of
+from agentjobs_async.report.items import document
 from agentjobs_async.report.markdown import MOST_BYTES, MarkdownTable, chart_lines
 
-__all__ = ["StatusOptions", "show_status"]
+_LOOK_SECONDS: Final = 1.0
+_REST_PER_LOOK: Final = 20.0  # looking takes at most a twentieth of the database's time
+_LINE_SECONDS: Final = 60.0  # between two lines of a log
+_MOST_ACTIVE: Final = 200  # rows: more than a terminal shows
 
 
-@frozen
-class StatusOptions:
-    """The options of `status`.
+@command("status", ALL_COMPLETED, "agentjobs status run.db --state failed")
+@journal_argument("The journal; a run may be using it.", None)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "markdown", "jsonl"]),
+    default="table",
+    show_default=True,
+    help="A table for people, one in Markdown, or a JSON object per row.",
+)
+@click.option("--watch", is_flag=True, help="Show it as it changes, until all items have ended.")
+@click.option("--summary", "is_summary", is_flag=True, help="Only how many items are in which state.")
+@filter_options
+def status(journal: str | None, form: str, where: Where, *, watch: bool, is_summary: bool) -> int:
+    """Show what the journal FILE holds, while a run uses it or later: how many items are in which state, then each.
 
-    Attributes:
-        form: `table`, `markdown` or `jsonl`.
-        where: Which items are shown.
-        is_summary: Whether only the numbers are shown.
+    With --state, --grep, --project or --older-than, show those items that meet all of them. The exit code is that of
+    all items. Without a journal, list those that runs without --journal have left, and how to continue with each.
+
+    With --watch a terminal shows the journal as its run does; any other output gets a line each minute.
     """
+    if watch and (form != "table" or journal is None):
+        raise InvalidInputError("--watch shows one journal to people: give its FILE or URL, and no --format")
+    if journal is None:
+        return run_action(lambda context: _show_left_journals(context, form))
+    if watch:
+        return run_action(lambda context: _watch(context, journal))
+    return run_action(lambda context: _show(context, journal, form, where, is_summary=is_summary))
 
-    form: str
-    where: Where
-    is_summary: bool
 
-
-async def show_status(context: Context, journal: str, options: StatusOptions) -> int:
+async def _show(context: Context, journal: str, form: str, where: Where, *, is_summary: bool) -> int:
     """Write how many items of the journal are in which state, then the items, as a table, Markdown or JSON Lines."""
+    screen, is_table = context.screen, form == "table"
     async with Journal.open(journal, read_only=True) as opened:
-        is_table = options.form == "table"
         # Before the counts: what ends in between leaves no work without a process.
-        is_idle = is_table and opened.moved_to is None and not is_at_work(await workers_of(opened))
+        is_live = opened.moved_to is None and is_at_work(await workers_of(opened))
         counts = await opened.counts()
-        _show_counts(context, options, counts)
-        if is_table and counts[State.ACTIVE] and not is_idle:
-            left = await ActiveJobs(opened).time_left()
-            context.screen.lines([] if left is None else [(ends_in(left),)])
-        if options.form == "markdown" and not options.is_summary:
-            await _show_markdown(context, options.where, opened, counts)
-        elif not options.is_summary:
-            await _show_rows(context, options, opened)
         words = tally(counts)
-        await show_on_github(context.screen, opened, counts, words, is_for_people=is_table)
-        if is_idle and any(number for state, number in counts.items() if state.is_open):
-            _show_idle(context, opened, journal)
+        if is_table and is_live and any(number for state, number in counts.items() if state.is_open):
+            screen.lines(head_lines(await _Watched(opened).look(), screen.columns), wrap=False)
+        elif form != "jsonl":
+            screen.line(words)
+        elif is_summary:
+            shown = {state: number for state, number in counts.items() if number}
+            screen.json_lines([{"items": sum(shown.values()), "states": shown}])
+        if form == "markdown" and not is_summary:
+            await _show_markdown(context, where, opened, counts)
+        elif not is_summary:
+            await _show_rows(context, form, where, opened, counts)
+        if is_on_github():
+            await _show_on_github(context, opened, counts, is_for_people=is_table)
         if opened.moved_to is not None:
-            context.screen.notice(f"This journal was moved to {opened.moved_to}, and can only be read.")
+            screen.notice(f"This journal was moved to {opened.moved_to}, and can only be read.")
+        elif is_table and not is_live:
+            await _show_ways_on(context, opened, journal, counts)
     return exit_code(outcomes_of(counts))
 
 
-def _show_idle(context: Context, opened: Journal, given: str) -> None:
-    """Show what continues a journal; `given` is the journal as the command was given it."""
-    if opened.is_shared:  # its address may hold a password, which no command shows
-        context.screen.notice("No process works on it; agentjobs worker or resume continues.")
+async def _show_on_github(
+    context: Context, journal: Journal, counts: Mapping[State, int], *, is_for_people: bool
+) -> None:
+    summary = StepSummary()
+    async for page in journal.rows().pages():
+        summary.add(page)
+    summary.show(context.screen, counts, tally(counts), is_for_people=is_for_people)
+
+
+async def _show_ways_on(context: Context, journal: Journal, given: str, counts: Mapping[State, int]) -> None:
+    """Show what settles, continues or retries items; `given` is the journal as the command was given it."""
+    screen = context.screen
+    # The address of a shared journal may hold a password, which no command shows.
+    place = journal.address if journal.is_shared else given
+    if counts[State.UNKNOWN]:
+        show_unknown(screen, await journal.unknown(), place)
+    if any(number for state, number in counts.items() if state.is_open):
+        screen.notice("No process works on it; continue with:")
+        screen.command(f"  {resume_command(place, [])}")
     else:
-        context.screen.notice("No process works on it; continue with:")
-        context.screen.command(f"  {resume_command(given, [])}")
+        show_retry(screen, place, sum(number for state, number in counts.items() if state.has_failed), [])
 
 
-def _show_counts(context: Context, options: StatusOptions, counts: Mapping[State, int]) -> None:
-    states = {state: number for state, number in counts.items() if number}
-    if options.form != "jsonl":
-        context.screen.line(tally(counts))
-    elif options.is_summary:
-        context.screen.json_lines([{"items": sum(states.values()), "states": states}])
+async def _pages(journal: Journal, where: Where, counts: Mapping[State, int]) -> AsyncIterator[list[JournalRow]]:
+    """Return the rows in the order of their states, then of the input."""
+    for state in State:
+        if counts[state] and (where.states is None or state in where.states):
+            async for page in journal.rows(where=attrs.evolve(where, states={state})).pages():
+                yield page
 
 
 async def _show_markdown(context: Context, where: Where, journal: Journal, counts: Mapping[State, int]) -> None:
@@ -81,20 +133,144 @@ async def _show_markdown(context: Context, where: Where, journal: Journal, count
     table = MarkdownTable()
     async for page in journal.rows(where=where).pages():
         for row in page:
-            table.add(row_in_words(row))
+            table.add(row)
     above = [*chart_lines(counts), ""]  # without the blank line, the line before would be a row of the table
     room = MOST_BYTES - sum(len(line) + 1 for line in (tally(counts), *above))
     context.screen.lines(((line,) for line in (*above, *table.within(room))), wrap=False)
 
 
-async def _show_rows(context: Context, options: StatusOptions, journal: Journal) -> None:
+async def _show_rows(context: Context, form: str, where: Where, journal: Journal, counts: Mapping[State, int]) -> None:
     """Write the items page by page, so that any number of them takes little memory."""
-    shown = 0
-    async for page in journal.rows(where=options.where).pages():
-        if options.form == "jsonl":
-            context.screen.json_lines(row.to_dict() for row in page)
+    screen, shown = context.screen, 0
+    async for page in _pages(journal, where, counts):
+        if form == "jsonl":
+            screen.json_lines(map(document, page))
         else:
-            context.screen.lines(table_lines(page, context.screen.width, header=not shown))
+            entries = list(map(entry_of_row, page))
+            is_cut = screen.width is not None
+            screen.lines(table_lines(entries, screen.columns, header=not shown, is_cut=is_cut), wrap=False)
         shown += len(page)
-    if options.form == "table" and options.where != Where():
-        context.screen.notice(f"{shown:,} of them {'is' if shown == 1 else 'are'} shown.")
+    if form == "table" and where != Where():
+        screen.notice(f"{shown:,} of them {'is' if shown == 1 else 'are'} shown.")
+
+
+async def _watch(context: Context, journal: str) -> int:
+    """Show a journal until all items have ended; return the exit code of all items."""
+    screen = context.screen
+    async with Journal.open(journal, read_only=True) as opened:
+        watched = _Watched(opened)
+        view = await watched.look()
+        line_at = -_LINE_SECONDS
+        async with screen.live_view(lambda width, height: live_lines(view, width, height)):
+            while view.open:
+                if not screen.shows_live_view and time.monotonic() - line_at >= _LINE_SECONDS:
+                    screen.line(in_one_line(view))
+                    line_at = time.monotonic()
+                await asyncio.sleep(max(_LOOK_SECONDS, _REST_PER_LOOK * watched.took))
+                view = await watched.look()
+    screen.line(tally(view.counts))
+    return exit_code(outcomes_of(view.counts))
+
+
+class _Watched:
+    """A journal that other processes work on, seen from outside.
+
+    Attributes:
+        took: How many seconds the last look took.
+    """
+
+    def __init__(self, journal: Journal) -> None:
+        self.took = 0.0
+        self._journal = journal
+        self._jobs = ActiveJobs(journal)
+        self._expected = Expected()
+
+    async def look(self) -> View:
+        """Return the journal as it is now.
+
+        Raises:
+            JournalError: The journal can't be read.
+        """
+        started, journal = time.monotonic(), self._journal
+        workers = await workers_of(journal)  # before the counts: what ends in between leaves no work without a process
+        counts, limits = await journal.counts(), await journal.limits()
+        self._expected.replace(await recent_durations(journal))
+        active = await self._active()
+        is_live = is_at_work(workers)
+        unseen_for = await self._jobs.unseen_for() if is_live and counts[State.ACTIVE] else None
+        left = await self._jobs.time_left() if is_live and unseen_for is None and counts[State.ACTIVE] else None
+        view = View(
+            counts,
+            time.time(),
+            active,
+            await self._end(counts, limits, active),
+            self._expected.usual,
+            left,
+            workers=workers or (),
+            trouble=_trouble(is_live=is_live, unseen_for=unseen_for),
+        )
+        self.took = time.monotonic() - started
+        return view
+
+    async def _active(self) -> list[Active]:
+        """Return the oldest items under way."""
+        now = time.time()
+        rows = await self._journal._entries.page(0, state=State.ACTIVE, size=_MOST_ACTIVE)
+        return [
+            Active(
+                row.item_key,
+                row.prompt,
+                row.state,
+                max(now - (row.created_at or row.updated_at).timestamp(), 0.0),
+                row.polls,
+                row.pr_link,
+            )
+            for row in rows
+        ]
+
+    async def _end(self, counts: Mapping[State, int], limits: FleetLimits, active: list[Active]) -> End | None:
+        ages = [item.age for item in active]
+        more = counts[State.ACTIVE] + counts[State.SENDING] - len(ages)
+        return self._expected.end(
+            to_create=counts[State.PLANNED],
+            queue=await longest_queue(self._journal, limits, counts),
+            ages=[*ages, *[0.0] * max(more, 0)],
+            limits=limits,
+            now=time.monotonic(),
+        )
+
+
+def _trouble(*, is_live: bool, unseen_for: float | None) -> str:
+    if not is_live:
+        return "no process works on it; agentjobs resume continues"
+    if unseen_for is not None:
+        return f"no active job was seen for {span(unseen_for)}: no run polls them, or no server answers"
+    return ""
+
+
+async def _show_left_journals(context: Context, form: str) -> int:
+    """Write which journals runs without --journal have left, and how to continue with each."""
+    journals = left_journals()
+    outcomes = Counter[Outcome]()
+    for path in journals:
+        outcomes += await _show_left(context, path, form)
+    if not journals:
+        context.screen.notice(f"No run without --journal has left a journal in {directory()}.")
+    return exit_code(outcomes)
+
+
+async def _show_left(context: Context, path: Path, form: str) -> Counter[Outcome]:
+    try:
+        async with Journal.open(path, read_only=True) as opened:
+            counts = await opened.counts()
+    except JournalError as error:  # one that is broken hides no other
+        context.screen.notice(f"{path}: {described(error)}")
+        return Counter({Outcome.ACTIVE: 1})
+    in_use = is_owned(path)
+    states = {state: number for state, number in counts.items() if number}
+    if form == "jsonl":
+        context.screen.json_lines([{"journal": str(path), "in_use": in_use, "states": states}])
+    else:
+        context.screen.line(f"{tally(counts)}: ", "a run is using it" if in_use else "continue with")
+        context.screen.whole_line(f"  {path}" if in_use else f"  {resume_command(str(path), [])}")
+    return outcomes_of(counts)

@@ -32,7 +32,7 @@ def test_first_command() -> None:
     assert re.fullmatch(
         r"Emulator at http://127\.0\.0\.1:\d+: no real agents; jobs run 60 times as fast\.\n", child.stderr
     )
-    assert child.stdout.count("demo/job_000001 ") == 3
+    assert child.stdout.count("demo/job_000001 ") == 2
     assert child.stdout.endswith("\n2 completed\n")
 
 

@@ -3,10 +3,11 @@ from typing import Any
 import pytest
 from attrs import evolve
 
-from agentjobs_async.batch import BatchItem, Rate
+from agentjobs_async.batch import BatchItem, FleetLimits, Rate
+from agentjobs_async.cli._output.live import End
 from agentjobs_async.cli.estimates import (
-    RunEstimate,
-    Smoothed,
+    Expected,
+    _Smoothed,
     earliest_end,
     estimate,
     seconds_to_last_create,
@@ -21,16 +22,16 @@ def test_estimate() -> None:
     """A run lasts as long as its slots or the rate of its largest project make it, whichever is longer."""
     rate, of_all = Rate(100, per=3600), Rate(100, per=3600, scope="all")
     expected = {
-        (None, 20, 180): RunEstimate(13 * 180, "--max-active 20 decides"),
-        (None, 20, 0): RunEstimate(0, "--max-active 20 decides"),
-        (rate, 1000, 180): RunEstimate(3600 + 180, "the rate of 100/h/burst decides"),
-        (of_all, 1000, 180): RunEstimate(7200 + 180, "the rate of 100/h/all/burst decides"),
-        (evolve(rate, spread=True), 1000, 180): RunEstimate(199 * 36 + 180, "the rate of 100/h decides"),
-        (rate, 2, 180): RunEstimate(125 * 180, "--max-active 2 decides"),
-        (rate, 20, 0): RunEstimate(3600, "the rate of 100/h/burst decides"),
+        (None, 20, 180): End(13 * 180, "--max-active 20 decides"),
+        (None, 20, 0): End(0, "--max-active 20 decides"),
+        (rate, 1000, 180): End(3600 + 180, "the rate of 100/h/burst decides"),
+        (of_all, 1000, 180): End(7200 + 180, "the rate of 100/h/all/burst decides"),
+        (evolve(rate, spread=True), 1000, 180): End(199 * 36 + 180, "the rate of 100/h decides"),
+        (rate, 2, 180): End(125 * 180, "--max-active 2 decides"),
+        (rate, 20, 0): End(3600, "the rate of 100/h/burst decides"),
     }
 
-    def found(row: tuple[Rate | None, int, int]) -> RunEstimate:
+    def found(row: tuple[Rate | None, int, int]) -> End:
         return estimate(ITEMS, create_rate=row[0], max_active=row[1], job_seconds=row[2])
 
     assert unexpected(expected, found) == {}
@@ -54,16 +55,16 @@ def test_last_create() -> None:
 def test_time_left() -> None:
     """A run lasts until its last create may go and its job ends, or as long as its slots take; a limit shortens it."""
     by_slots, by_rate = "--max-active 4 decides", "100/h/burst decides"
-    rows: list[tuple[dict[str, Any], RunEstimate | None]] = [
-        ({"job_seconds": None}, RunEstimate(1000 + 3600, by_rate, is_least=True)),
-        ({"job_seconds": None, "create_rate": None, "next_create": 0.0}, None),
-        ({"job_seconds": 60.0}, RunEstimate(1000 + 3600 + 60, by_rate)),
-        ({"job_seconds": 600.0, "ages": [0.0, 300.0]}, RunEstimate((900 + 150 * 600) / 4, by_slots)),
-        ({"to_create": 0, "queue": 0, "job_seconds": 60.0, "ages": [20.0]}, RunEstimate(40.0, by_slots)),
-        ({"to_create": 0, "queue": 0, "job_seconds": 60.0, "ages": [90.0]}, RunEstimate(6.0, by_slots)),
-        ({"to_create": 1, "job_seconds": 60.0}, RunEstimate(1060.0, by_rate)),
+    rows: list[tuple[dict[str, Any], End | None]] = [
+        ({"job_seconds": None}, End(1000 + 3600, by_rate, is_least=True)),
+        ({"job_seconds": None, "create_rate": None, "last_create": 0.0}, None),
+        ({"job_seconds": 60.0}, End(1000 + 3600 + 60, by_rate)),
+        ({"job_seconds": 600.0, "ages": [0.0, 300.0]}, End((900 + 150 * 600) / 4, by_slots)),
+        ({"to_create": 0, "last_create": 0.0, "job_seconds": 60.0, "ages": [20.0]}, End(40.0, by_slots)),
+        ({"to_create": 0, "last_create": 0.0, "job_seconds": 60.0, "ages": [90.0]}, End(6.0, by_slots)),
+        ({"to_create": 1, "last_create": 1000.0, "job_seconds": 60.0}, End(1060.0, by_rate)),
     ]
-    given: dict[str, Any] = {"to_create": 150, "queue": 150, "ages": [], "max_active": 4, "next_create": 1000.0}
+    given: dict[str, Any] = {"to_create": 150, "last_create": 4600.0, "ages": [], "max_active": 4}
     given["create_rate"] = Rate(100, per=3600)
     for settings, expected in rows:
         assert time_left(**given | settings) == expected, settings
@@ -71,19 +72,19 @@ def test_time_left() -> None:
 
 def test_an_end_that_moves_slowly() -> None:
     """The end that is shown moves to a new estimate within about a minute, and is never before the last create."""
-    smoothed = Smoothed()
-    assert smoothed.shown(RunEstimate(39 * 60, "x"), 0.0, 0.0).seconds == 39 * 60
-    assert smoothed.shown(RunEstimate(3 * 3600, "x"), 0.0, 1.0).seconds < 50 * 60
-    assert smoothed.shown(RunEstimate(3 * 3600, "x"), 0.0, 121.0).seconds > 2.9 * 3600
-    assert smoothed.shown(RunEstimate(60, "x"), 4 * 3600, 122.0).seconds == 4 * 3600
+    smoothed = _Smoothed()
+    assert smoothed.shown(End(39 * 60, "x"), 0.0, 0.0).seconds == 39 * 60
+    assert smoothed.shown(End(3 * 3600, "x"), 0.0, 1.0).seconds < 50 * 60
+    assert smoothed.shown(End(3 * 3600, "x"), 0.0, 121.0).seconds > 2.9 * 3600
+    assert smoothed.shown(End(60, "x"), 4 * 3600, 122.0).seconds == 4 * 3600
 
 
 def test_an_end_of_a_short_run() -> None:
     """An estimate of half a minute is shown within that time: a slower end would be wrong until the run is over."""
-    smoothed = Smoothed()
-    assert smoothed.shown(RunEstimate(10, "x"), 0.0, 0.0).seconds == 10
+    smoothed = _Smoothed()
+    assert smoothed.shown(End(10, "x"), 0.0, 0.0).seconds == 10
     for now in range(1, 16):
-        shown = smoothed.shown(RunEstimate(40.0 - now, "x"), 0.0, float(now)).seconds
+        shown = smoothed.shown(End(40.0 - now, "x"), 0.0, float(now)).seconds
     assert shown == pytest.approx(25.0, abs=5.0)
 
 
@@ -100,3 +101,14 @@ def test_earliest_end() -> None:
     usual: dict[str, Any] = {"to_create": 0, "ages": [], "last_create": 0.0, "job_seconds": 60.0}
     for settings, seconds in rows:
         assert earliest_end(**usual | settings) == seconds, settings
+
+
+def test_what_jobs_usually_take() -> None:
+    """Half of the jobs, and nine of ten, took at most so long; from that follows the end of all."""
+    expected = Expected(float(seconds) for seconds in range(1, 11))
+    assert expected.usual == (5.5, 9.0)
+    given: dict[str, Any] = {"to_create": 0, "queue": 0, "limits": FleetLimits(max_active=4), "now": 0.0}
+    assert expected.end(ages=[1.5], **given) == End(4.0, "--max-active 4 decides")
+    expected.replace([])
+    assert expected.usual is None
+    assert expected.end(ages=[1.5], **given) is None

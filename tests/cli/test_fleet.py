@@ -154,7 +154,7 @@ def test_live_view(service: EmulatorThread, tasks: Path, url: str, tmp_path: Pat
         service.wait_for_polls(3)  # until then two may be active that are not the last two
         worker.until("k0 \x1b[1;31mfailed").until("PULL REQUEST").until("2 active").send(signal.SIGINT)
         assert worker.ended() == 130
-    assert json.loads(out.read_text())["outcome"] == "failed"
+    assert json.loads(out.read_text())["state"] == "failed"
     assert SECRET not in re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", worker.stdout)
     assert state_of(url, "k1") == [("active",)]
 

@@ -17,8 +17,8 @@ from agentjobs_async import (
     WaitEnded,
     WaitStarted,
 )
-from agentjobs_async.cli.documents import Change
 from agentjobs_async.cli.hooks import JobChanges, OpenJobs, SilenceHook
+from agentjobs_async.cli.results import Change
 from tests.polled import REF
 
 JOB = AgentJob("job_1", "docs", "active")

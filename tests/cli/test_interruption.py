@@ -40,16 +40,16 @@ def test_wait_is_stopped(service: EmulatorThread) -> None:
     for prompt in "ab":
         assert main(["create", prompt]) == 0
     with Child("wait", "quick", "slow", "--json", env=service.environment) as child:
-        child.until('"outcome": "completed"').until('"status": "active"').send(signal.SIGTERM)
+        child.until('"state": "completed"').until('"status": "active"').send(signal.SIGTERM)
         assert child.ended() == 143
     assert child.stderr.endswith("--json docs/slow\n")
     *_, ended, summary = map(json.loads, child.stdout.splitlines())
-    assert (ended["outcome"], ended["error"]) == ("unfinished", "stopped")
-    assert summary == {"event": "summary", "outcomes": {"completed": 1, "unfinished": 1}, "exit_code": 143}
+    assert (ended["state"], ended["error"]) == ("active", "stopped")
+    assert summary == {"event": "summary", "states": {"active": 1, "completed": 1}, "exit_code": 143}
 
 
 def test_unknown_creates_are_listed(service: EmulatorThread) -> None:
-    """A create without an answer is listed as unknown; what was not started stands in the table as not sent."""
+    """A create without an answer is listed as unknown; what was not started stands in the table as planned."""
     service.live(duration=3600)
     service.live(duration=3600, prompt="a", job_id="known")
     service.inject("reset", prompt="unknown \x1b[31m")
@@ -57,9 +57,9 @@ def test_unknown_creates_are_listed(service: EmulatorThread) -> None:
         child.until("known created").until("prompt 2 unknown").send(signal.SIGINT)
         assert child.ended() == 130
     assert "May have started an agent; look at the project" in child.stderr
-    assert "\n  2: unknown \\x1b[31m\n" in child.stderr
-    assert re.search(r"\n- +unknown +- +unknown", child.stdout)
-    assert "1 unfinished, " in child.stdout or "2 not sent, 1 unknown" in child.stdout
+    assert "\n  item 2: unknown \\x1b[31m\n" in child.stderr
+    assert re.search(r"\n2 +unknown +unknown", child.stdout)
+    assert "1 active, " in child.stdout or "1 unknown, 2 planned" in child.stdout
 
 
 def test_one_request_is_stopped(service: EmulatorThread) -> None:

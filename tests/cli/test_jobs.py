@@ -136,7 +136,7 @@ def test_wait_for_a_job_that_is_not_there(service: EmulatorThread, capsys: Captu
     service.inject("410")
     assert main(["wait", "job_gone"]) == 4
     written = capsys.readouterr()
-    assert "docs/job_gone unfinished: HTTP 410" in written.out
+    assert "docs/job_gone unknown: HTTP 410" in written.out
     assert "agentjobs" not in written.err
     service.inject("404 forever")
     assert main(["wait", "--timeout", "0.05", "job_typo"]) == 4
@@ -150,14 +150,21 @@ def test_run_survives_failures(service: EmulatorThread, capsys: Captured) -> Non
     service.inject("400", prompt="d")
     assert main(["run", "--yes", "a", "b", "c", "d", "e"]) == 4
     written = capsys.readouterr()
-    table = written.out.split("\n\n")[1].splitlines()
-    assert [line.split()[3] for line in table] == ["REQUEST", "a", "b", "c", "d", "e"]
-    assert table[2].endswith("  the agent failed")
-    assert [line.split()[1] for line in table[1:]] == ["completed", "failed", "unknown", "rejected", "completed"]
-    assert "\n2 completed, 1 failed, 1 rejected, 1 unknown\n" in written.out
+    table = [line for line in written.out.split("\n\n")[1].splitlines() if not line.startswith(" ")]
+    assert [line.split()[:3] for line in table] == [
+        ["KEY", "STATE", "PROMPT"],
+        ["3", "unknown", "c"],
+        ["2", "failed", "b"],
+        ["4", "rejected", "d"],
+        ["1", "completed", "a"],
+        ["5", "completed", "e"],
+    ]
+    assert "  the agent failed (docs/job_" in table[2]
+    assert "\n1 unknown, 1 failed, 1 rejected, 2 completed\n" in written.out
+    assert "The request was refused; the same request would be refused again.\n" in written.err
     assert "prompt 3 unknown: HTTP 500 after the prompt was sent" in written.out
     assert "May have started an agent; look at the project" in written.err
-    assert "\n  3: c\n" in written.err
+    assert "\n  item 3: c\n" in written.err
 
 
 def test_run_bounds_active_jobs(service: EmulatorThread, capsys: Captured) -> None:
@@ -173,13 +180,13 @@ def test_wrong_key_stops_the_run(service: EmulatorThread, monkeypatch: pytest.Mo
     assert main(["run", "--yes", "--max-active", "1", "a", "b", "c"]) == 3
     written = capsys.readouterr()
     assert len(service.emulator.requests) == 1
-    assert "3 not sent" in written.out
+    assert "\n3 planned\n" in written.out
     assert "Nothing was sent. Resume with:\n" in written.err
     assert " resume " in written.err
     assert "wrong-key" not in written.out + written.err
 
 
-WORDS = "in about 2.0 h, 9 of 10 within 2.0 h"
+WORDS = "in about 2 h, 9 of 10 within 2 h"
 """They stay the same for minutes, however slow the machine is."""
 
 
@@ -246,14 +253,16 @@ def test_own_run(service: EmulatorThread) -> None:
 
 @pytest.mark.slow
 def test_status_of_a_journal(tmp_path: Path, capsys: Captured) -> None:
-    """`status` tells people when an active job ends, below the counts, while a process works on the journal."""
+    """`status` tells people when an active job ends, in the view of the run, while a process works on the journal."""
     db = tmp_path / "run.db"
     asyncio.run(aged_journal(db, [7200.0] * 20, ages=[1.0]))
     assert main(["status", str(db)]) == 4
     assert "an active job" not in capsys.readouterr().out
     owner = FileLock(db)
     assert main(["status", str(db)]) == 4
-    assert capsys.readouterr().out.splitlines()[:2] == ["1 active, 20 completed", f"an active job ends {WORDS}"]
+    head = capsys.readouterr().out.splitlines()[:4]
+    assert head[0].startswith("95 % [####")
+    assert head[2:] == ["1 active  20 completed  median 2 h, 9 of 10 within 2 h", f"an active job ends {WORDS}"]
     for form in ("markdown", "jsonl"):
         assert main(["status", str(db), "--format", form]) == 4
         assert "an active job" not in capsys.readouterr().out

@@ -66,10 +66,10 @@ def test_first_named_later(service: EmulatorThread, tasks: Path, out: Path, db: 
     assert main(["resume", *arguments, "--out", str(out)]) == 1
     ends = {end["key"]: end for end in map(json.loads, out.read_text().splitlines())}
     assert len(ends) == 60
-    assert (ends["1"]["status"], ends["1"]["prompt"], ends["1"]["number"]) == ("completed", "prompt 0", 1)
-    assert ends["1"]["pr_link"].endswith(f"/pull/{ends['1']['job'].partition('/')[2]}")
-    assert (ends["4"]["outcome"], ends["4"]["status"]) == ("failed", "failed")
-    assert (ends["5"]["outcome"], ends["5"]["job"], ends["5"]["error"][:13]) == ("rejected", None, "HTTP 422: Unp")
+    assert (ends["1"]["state"], ends["1"]["prompt"], ends["1"]["number"]) == ("completed", "prompt 0", 1)
+    assert ends["1"]["pr_link"].endswith(f"/pull/{ends['1']['job_id']}")
+    assert (ends["4"]["state"], ends["4"]["error"]) == ("failed", None)
+    assert (ends["5"]["state"], ends["5"]["job_id"], ends["5"]["error"][:13]) == ("rejected", None, "HTTP 422: Unp")
 
 
 def test_a_full_disk(service: EmulatorThread, tasks: Path, out: Path, db: str) -> None:
@@ -129,13 +129,13 @@ def test_what_is_no_file() -> None:
 def test_known_lines(out: Path) -> None:
     """What is in the file already is not written again; lines of somebody else are passed over."""
     ends: list[dict[str, object]] = [
-        {"key": "a", "outcome": "completed", "job": "p/1", "number": 1},
-        {"key": "a", "outcome": "unknown"},
+        {"key": "a", "state": "completed", "project": "p", "job_id": "1", "number": 1},
+        {"key": "a", "state": "unknown"},
     ]
     refusal: dict[str, object] = {
         "key": None,
-        "outcome": "rejected",
-        "job": None,
+        "state": "refused",
+        "job_id": None,
         "number": None,
         "error": "line 3: no",
     }
@@ -146,7 +146,7 @@ def test_known_lines(out: Path) -> None:
         for known in (*ends, refusal):
             opened.write_once(known)
         assert out.read_bytes() == before
-        for new in ({**ends[0], "job": "p/2"}, {**refusal, "error": "line 4: no"}):
+        for new in ({**ends[0], "job_id": "2"}, {**refusal, "error": "line 4: no"}):
             for _ in range(2):
                 opened.write_once(new)
     assert len(out.read_text().splitlines()) == 8

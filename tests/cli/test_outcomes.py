@@ -11,8 +11,8 @@ from agentjobs_async import (
     TransportError,
 )
 from agentjobs_async.batch import State
-from agentjobs_async.cli.item_results import outcomes_of
-from agentjobs_async.cli.outcomes import ExitCode, Outcome, Result, described, exit_code
+from agentjobs_async.cli.outcomes import ExitCode, Outcome, described, exit_code
+from agentjobs_async.cli.results import Result, outcomes_of
 from tests.cli.checks import unexpected
 
 
@@ -23,10 +23,11 @@ def test_exit_code() -> None:
         ("completed", "failed"): ExitCode.FAILED,
         ("completed", "archived"): ExitCode.FAILED,
         ("completed", "rejected"): ExitCode.FAILED,
-        ("failed", "not_sent"): ExitCode.UNFINISHED,
+        ("completed", "refused"): ExitCode.FAILED,
+        ("failed", "planned"): ExitCode.UNFINISHED,
         ("failed", "unknown"): ExitCode.UNFINISHED,
         ("completed", "timed_out"): ExitCode.UNFINISHED,
-        ("unfinished",): ExitCode.UNFINISHED,
+        ("active",): ExitCode.UNFINISHED,
     }
     assert unexpected(codes, lambda outcomes: exit_code([Outcome(outcome) for outcome in outcomes])) == {}
     assert exit_code([Outcome.UNKNOWN], AuthError(401)) is ExitCode.AUTHENTICATION
@@ -36,16 +37,17 @@ def test_settled_after_its_time_was_up() -> None:
     """An item whose time was up, and which was abandoned or ended since, counts as the journal has it."""
     late = Result(1, Outcome.TIMED_OUT, ref=JobRef("docs", "job_1"))
     assert outcomes_of({State.ABANDONED: 1}, [late]) == {Outcome.ABANDONED: 1}
-    assert outcomes_of({State.ACTIVE: 2}, [late]) == {Outcome.UNFINISHED: 1, Outcome.TIMED_OUT: 1}
+    assert outcomes_of({State.ACTIVE: 2}, [late]) == {Outcome.ACTIVE: 1, Outcome.TIMED_OUT: 1}
 
 
 def test_open_results() -> None:
     """A result is open if it can be resumed or has to be resolved."""
-    assert {outcome for outcome in Outcome if Result(1, outcome).is_open} == {
-        Outcome.NOT_SENT,
+    assert {outcome for outcome in Outcome if outcome.is_open} == {
+        Outcome.PLANNED,
         Outcome.UNKNOWN,
         Outcome.TIMED_OUT,
-        Outcome.UNFINISHED,
+        Outcome.ACTIVE,
+        Outcome.SENDING,
     }
 
 

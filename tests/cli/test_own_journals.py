@@ -56,7 +56,7 @@ def test_nothing_is_lost(
         words = "Resume with this; the same run again would create all of them again:\n"
         options = f"--base-url {service.emulator.base_url} --project docs"
         assert re.search(rf"{words}  \S.* -m agentjobs_async resume {journal} {options}\n$", child.stderr)
-        assert "1 not sent, 2 unfinished\n" in child.stdout
+        assert "2 active, 1 planned\n" in child.stdout
     assert stat.S_IMODE(state_directory.stat().st_mode) == 0o700  # prompts are in there
     assert {stat.S_IMODE(file.stat().st_mode) for file in left(state_directory)} == {0o600}
     assert main(["status"]) == 4
@@ -177,9 +177,9 @@ def test_json_of_a_stopped_run(service: EmulatorThread) -> None:
         assert child.ended() == 143
     assert child.stdout.isascii()
     *_, first, second, summary = map(json.loads, child.stdout.splitlines())
-    assert (first["key"], first["outcome"], first["prompt"]) == ("1", "unfinished", "Größe x")
-    assert (second["key"], second["outcome"], second["job"]) == ("2", "not_sent", None)
-    assert summary == {"event": "summary", "outcomes": {"not_sent": 1, "unfinished": 1}, "exit_code": 143}
+    assert (first["key"], first["state"], first["prompt"]) == ("1", "active", "Größe x")
+    assert (second["key"], second["state"], second["job"]) == ("2", "planned", None)
+    assert summary == {"event": "summary", "states": {"active": 1, "planned": 1}, "exit_code": 143}
 
 
 def test_a_job_whose_time_is_up(

@@ -16,6 +16,7 @@ from agentjobs_async.batch import BatchItem, Journal
 from agentjobs_async.batch._store.entries import Entries
 from agentjobs_async.batch._store.file_lock import FileLock
 from agentjobs_async.cli.run import _planned
+from agentjobs_async.report.items import COLUMNS
 from tests.cli.checks import Captured, screen
 from tests.cli.stage import Child, EmulatorThread, endless_planning, lasting_emulator, without_power
 
@@ -142,9 +143,11 @@ def test_a_retried_item_in_the_file(
     service.inject("503 on=create", prompt="p1")
     out = tmp_path / "results.jsonl"
     assert main(["resume", db, "--retry-failed", "--out", str(out)]) == 4
-    assert [
-        (line["key"], line.get("tries"), line["outcome"]) for line in map(json.loads, out.read_text().splitlines())
-    ] == [("k0", None, "completed"), ("k2", None, "completed"), ("k1", 2, "unknown")]
+    assert [(line["key"], line["tries"], line["state"]) for line in map(json.loads, out.read_text().splitlines())] == [
+        ("k0", 1, "completed"),
+        ("k2", 1, "completed"),
+        ("k1", 2, "unknown"),
+    ]
     assert main(["resolve", "k1", "--journal", db, "--abandon"]) == 0
     assert main(["status", db]) == 0
     assert "\n1 abandoned, 2 completed\nKEY " in capsys.readouterr().out
@@ -161,9 +164,9 @@ def test_events_for_machines(service: EmulatorThread, tasks: Path, db: str, tmp_
         assert run(tasks, db, "--out", str(out), "--json") == 1
     events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [list(event) for event in events if event.get("key") == "k0" and event["number"]] == [
-        ["event", "job", "number", "key", "status", "prompt"],
-        ["event", "job", "number", "key", "status"],
-        ["event", "job", "number", "key", "prompt", "outcome", "status", "pr_link", "error"],
+        ["event", "job", "number", "key", "status", "prompt", "project", "job_id"],
+        ["event", "job", "number", "key", "status", "project", "job_id"],
+        ["event", "job", "status", *COLUMNS],
     ]
     by_item = {
         key: [(event["event"], event["number"], event["status"]) for event in events if event.get("key") == key]
@@ -182,11 +185,14 @@ def test_events_for_machines(service: EmulatorThread, tasks: Path, db: str, tmp_
         ("bad", "prompt is blank: it must say something"),
     ]
     summaries = [event for event in events if event["event"] == "summary"]
-    assert summaries == 2 * [{"event": "summary", "outcomes": {"rejected": 4, "completed": 2}, "exit_code": 1}]
+    assert summaries == 2 * [
+        {"event": "summary", "states": {"rejected": 1, "refused": 3, "completed": 2}, "exit_code": 1}
+    ]
     assert events[-1] == summaries[-1]
     lines = out.read_text().splitlines()
-    assert set(lines) == {json.dumps(event) for event in events if event["event"] == "ended"}
     written = [json.loads(line) for line in lines]
+    ended = [event for event in events if event["event"] == "ended"]
+    assert all({name: event[name] for name in COLUMNS if name in event} in written for event in ended)
     assert sorted((end["key"] or "", end["number"] or 0) for end in written) == [
         ("", 0),
         ("bad", 0),
@@ -239,14 +245,14 @@ def test_status_in_markdown(db: str, capsys: Captured) -> None:
     written = capsys.readouterr().out
     assert 900_000 < len(written.encode()) < 1_048_576
     shown = written.splitlines()
-    assert shown[:7] == ["2500 planned", "", "```mermaid", "pie showData", '    "planned" : 2500', "```", ""]
+    assert shown[:7] == ["2,500 planned", "", "```mermaid", "pie showData", '    "planned" : 2500', "```", ""]
     assert shown[7].startswith("| key |")
     left_out = 2500 - sum(line.startswith("| 0") for line in shown)
     assert shown[-1] == f"… and {left_out:,} more"
     assert main(["status", db, "--format", "markdown", "--grep", "00007-"]) == 4
     assert capsys.readouterr().out.splitlines()[:7] == shown[:7]
     assert main(["status", db, "--format", "markdown", "--summary"]) == 4
-    assert capsys.readouterr().out == "2500 planned\n"
+    assert capsys.readouterr().out == "2,500 planned\n"
 
 
 def test_unknown_and_resolved(service: EmulatorThread, tasks: Path, db: str, capsys: Captured) -> None:

@@ -1,18 +1,18 @@
-"""The live view of a batch: the share done, its probable end, its counts, and the active items."""
+"""The live view of a journal: the share done, its probable end, its counts, the active items, and the workers."""
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Final
 
 from attrs import frozen
 
-from agentjobs_async import Event, JobPolled, JobRef, WaitEnded
+from agentjobs_async import Estimate
 from agentjobs_async._text import span
-from agentjobs_async.batch import ActiveItem, BatchStats, State
+from agentjobs_async.batch import State
+from agentjobs_async.batch._workers import WorkerState
 from agentjobs_async.cli._output.columns import columns_of, cut_at_a_word, cut_in_the_middle, padded, shortened
-from agentjobs_async.cli._output.moments import clock, ends_in, is_shown
 from agentjobs_async.cli._output.screen import Styled, styled_status
-from agentjobs_async.cli.estimates import RunEstimate
-from agentjobs_async.cli.outcomes import described
 
 Line = tuple[Styled, ...]
 
@@ -24,62 +24,83 @@ _ALL_COLUMNS: Final = 60  # on a narrower terminal a row has its key, its age an
 _KEY_SHARE: Final = 4  # of the columns a key takes one in so many, on a terminal that is narrow
 _LEAST_KEY: Final = 10  # columns of a key that is cut
 _LEAST_BAR: Final = 10  # columns: a shorter one shows nothing
+_MOST_WORKERS: Final = 5  # lines: the others are counted
+_WIDEST_NAME: Final = 40  # columns of a worker
+_BESIDE_THE_NAME: Final = 19  # columns of its active items, and of a heartbeat that is not cut on a narrow terminal
 _LINK_HEAD: Final = ", PULL REQUEST"
-_HEADER_LINES: Final = 4  # the share, the end, the counts, and the head of the table
+_LEAST_SECONDS: Final = 1.0  # a shorter time to come, or that has passed, is rounded to none
 _LATE_SECONDS: Final = 1.0  # beyond the usual time of a job; polls are seconds apart
-_FAILED: Final = (State.FAILED, State.REJECTED)
+_SOON_SECONDS: Final = 12 * 3600.0  # a time further away needs its day
 _DONE: Final = (State.COMPLETED, State.ARCHIVED, State.ABANDONED)
-_ACTIVE: Final = (State.SENDING, State.ACTIVE)
+_BROKEN: Final = (State.UNKNOWN, State.FAILED, State.REJECTED)
+_ACTIVE: Final = (State.ACTIVE, State.SENDING)
 
 
-class PollCounts:
-    """A hook that records the number of polls and the pull request of each watched job, and which jobs have ended."""
+@frozen
+class Active:
+    """An item under way.
 
-    def __init__(self) -> None:
-        self._polls: dict[JobRef, tuple[int, str | None]] = {}
-        self._ended: set[JobRef] = set()
+    Attributes:
+        key: Its key.
+        prompt: Its prompt.
+        state: active or sending.
+        age: Seconds that it has been in this state.
+        polls: How often its job was polled.
+        pr_link: The pull request of its job; `None` without one.
+    """
 
-    def __call__(self, event: Event, /) -> None:
-        """Record a poll, or drop a job whose wait ended."""
-        match event:
-            case JobPolled(job, poll_number):
-                self._polls[job.ref] = poll_number, job.pr_link
-            case WaitEnded(ref, job):
-                self._polls.pop(ref, None)
-                if job is not None:
-                    self._ended.add(ref)
+    key: str
+    prompt: str
+    state: State
+    age: float
+    polls: int = 0
+    pr_link: str | None = None
 
-    def __getitem__(self, ref: JobRef | None, /) -> tuple[int, str | None]:
-        """Return the number of polls of a job and its pull request."""
-        return (0, None) if ref is None else self._polls.get(ref, (0, None))
 
-    def not_ended(self, items: Sequence[ActiveItem]) -> list[ActiveItem]:
-        """Return the items without those whose jobs have ended: their ends may still be on their way to the journal."""
-        self._ended &= {item.ref for item in items if item.ref is not None}
-        return [item for item in items if item.ref not in self._ended]
+@frozen
+class End:
+    """When a run ends, if each job takes as long as jobs usually do.
+
+    Attributes:
+        seconds: Until its last job ends.
+        binding: What decides that, in words.
+        is_least: Whether it takes longer than that, since the time of a job is not known.
+    """
+
+    seconds: float
+    binding: str
+    is_least: bool = False
 
 
 @frozen
 class View:
-    """A batch at one moment.
+    """A journal at one moment, as the run that works on it sees it, or as any other process does.
 
     Attributes:
         counts: The number of items in each state.
-        stats: The counts of the run.
-        active: The items under way.
-        elapsed: Seconds since the run began.
-        estimate: What is left of the run; `None` while that is not known.
-        job_seconds: How long half of the jobs took at most; `None` while that is not known.
         now: The wall clock, in seconds since the epoch.
+        active: The items under way, or the oldest of them.
+        end: When all have ended; `None` while that is not known.
+        usual: The seconds that half of the jobs took at most, and nine of ten; `None` while that is not known.
+        left: How long the jobs under way have left; `None` while that is not known.
+        elapsed: Seconds since the run began; `None` for another process.
+        next_create: Seconds until the next create may go; `None` if that is not known.
+        held_by: What holds back creates, in words; empty for nothing but a rate.
+        workers: The processes that work on it, as `workers_of` returns them.
+        trouble: Why nothing goes on, in words; empty as long as something may.
     """
 
     counts: Mapping[State, int]
-    stats: BatchStats
-    active: Sequence[ActiveItem]
-    elapsed: float
-    estimate: RunEstimate | None
-    job_seconds: float | None
     now: float
+    active: Sequence[Active] = ()
+    end: End | None = None
+    usual: tuple[float, float] | None = None
+    left: Estimate | None = None
+    elapsed: float | None = None
+    next_create: float | None = None
+    held_by: str = ""
+    workers: Sequence[WorkerState] = ()
+    trouble: str = ""
 
     @property
     def total(self) -> int:
@@ -89,48 +110,65 @@ class View:
     @property
     def done(self) -> int:
         """The number of items that have ended, in whatever way."""
-        return self.number(*_DONE, *_FAILED)
+        return self.total - self.open
+
+    @property
+    def open(self) -> int:
+        """The number of items that have not ended."""
+        return sum(number for state, number in self.counts.items() if state.is_open)
 
     def number(self, *states: State) -> int:
         """Return the number of items in some states."""
-        return sum(self.counts[state] for state in states)
+        return sum(self.counts.get(state, 0) for state in states)
 
 
-def live_lines(view: View, polls: PollCounts, width: int, height: int) -> Iterator[Line]:
+def live_lines(view: View, width: int, height: int) -> Iterator[Line]:
     """Return at most `height` lines of at most `width` columns; the oldest items come first."""
-    yield from (_share(view, width), (_fitting(_end_in_words(view), width),), _counts(view, width))
-    room = height - _HEADER_LINES
-    if view.stats.left is not None and room > 1:
-        yield (shortened(ends_in(view.stats.left), width),)
-        room -= 1
-    active = polls.not_ended([item for item in view.active if item.state is not State.PLANNED])
-    shown = sorted(active, key=lambda item: -item.age)
-    cut = max(room - 1, 0) if len(shown) > room else room
-    longest = min(max(width // _KEY_SHARE, _LEAST_KEY), _LONGEST_KEY)
-    key = max(_SHORTEST_KEY, *(min(columns_of(item.key), longest) for item in shown[:cut]), 0)
-    if room > 0:
-        head = [*_columns(width, padded("KEY", key), f"{'STATE':<{_STATE}}", "AGE", "POLLS"), f"PROMPT{_LINK_HEAD}"]
-        yield ((shortened("".join(map(str, head)).removesuffix(_LINK_HEAD * (width < _ALL_COLUMNS)), width), "bold"),)
-    for item in shown[:cut]:
-        yield _row(item, polls, key, width)
-    if len(shown) > cut and room > 0:
-        yield (shortened(f"… and {len(shown) - cut} more", width),)
+    head, workers = list(head_lines(view, width)), list(_worker_lines(view.workers, width))
+    yield from head
+    room = height - len(head)
+    if room > len(workers):
+        yield from workers
+        room -= len(workers)
+    yield from _item_lines(view, width, room)
+
+
+def head_lines(view: View, width: int) -> Iterator[Line]:
+    """Return the view without the items under way: its first lines, of at most `width` columns."""
+    yield _share(view, width)
+    if view.open:
+        yield ((_fitting(_end_in_words(view), width), "yellow" if view.trouble else ""),)
+    yield _counts(view, width)
+    if view.left is not None and view.open and not view.trouble:
+        yield (shortened(f"an active job ends in {view.left}", width),)
 
 
 def in_one_line(view: View) -> str:
     """Return the view as one line of a log."""
-    ended = f"{view.done:,} of {view.total:,} ended, {view.number(*_ACTIVE):,} active"
-    left = [] if view.stats.left is None else [ends_in(view.stats.left)]
-    return f"{_percent(view)} in {span(view.elapsed)}: {ended}; {'; '.join([*_end_in_words(view), *left])}"
+    share = f"{clock(view.now)} {_done_in(view)}: {', '.join(_counts_in_words(view.counts))}"
+    if not view.open:
+        return f"{share}; all have ended"
+    left = [] if view.left is None or view.trouble else [f"an active job ends in {view.left}"]
+    alive = [worker for worker in view.workers if not worker.is_dead]
+    workers = [f"{len(alive)} worker{'' if len(alive) == 1 else 's'}"] if view.workers else []
+    return "; ".join([share, *_end_in_words(view), *left, *workers])
 
 
-def _percent(view: View) -> str:
-    return f"{100 * view.done // max(view.total, 1)} %"
+def clock(moment: float) -> str:
+    """Return a moment, in seconds since the epoch, as local time, with the day when it is further away."""
+    local = datetime.fromtimestamp(moment, UTC).astimezone()
+    return f"{local:%H:%M:%S}" if moment - time.time() < _SOON_SECONDS else f"{local:%a %H:%M}"
+
+
+def _done_in(view: View) -> str:
+    percent = f"{100 * view.done // max(view.total, 1)} %"
+    is_long = view.elapsed is not None and view.elapsed >= _LEAST_SECONDS
+    return f"{percent} in {span(view.elapsed or 0.0)}" if is_long else percent
 
 
 def _share(view: View, width: int) -> Line:
     """Return the first line: the share done and the time first, then a bar as long as there is room."""
-    share, count = f"{_percent(view)} in {span(view.elapsed)}", f"{view.done:,} of {view.total:,}"
+    share, count = _done_in(view), f"{view.done:,} of {view.total:,} ended"
     room = width - len(share) - len(count) - 4
     if room < _LEAST_BAR:
         return (_fitting([share, count], width),)
@@ -141,7 +179,7 @@ def _bar(view: View, columns: int) -> Iterator[Styled]:
     """Return a bar of all items; each part but the last is as long as its share, rounded to nearest."""
     parts = (
         (view.number(*_DONE), "#", "green"),
-        (view.number(*_FAILED, State.UNKNOWN), "x", "bold red"),
+        (view.number(*_BROKEN), "x", "bold red"),
         (view.number(*_ACTIVE), "+", "cyan"),
     )
     at = items = 0
@@ -155,51 +193,85 @@ def _bar(view: View, columns: int) -> Iterator[Styled]:
 
 def _end_in_words(view: View) -> list[str]:
     """Return the end, then what decides it and when the next create may go; the last ones are left out first."""
-    found, due, left = view.estimate, view.stats.next_create, view.number(State.PLANNED)
+    if view.trouble:
+        return [view.trouble]
+    planned, due = view.number(State.PLANNED), view.next_create
     words = [_end_or_none(view) or "no estimate of the end yet"]
-    if view.stats.stopped:
-        return [*words, "too many failures: nothing more is begun"]
-    if due and view.stats.paused_by is not None:
-        return [*words, f"next create {clock(view.now + due)}: {described(view.stats.paused_by)}"]
-    words += [found.binding] if found is not None and left else []
-    if due and left:
-        return [*words, f"next create {clock(view.now + due)}"]
-    return words
+    if view.held_by:
+        return [*words, f"next create {clock(view.now + due)}: {view.held_by}" if due else view.held_by]
+    words += [view.end.binding] if view.end is not None and planned else []
+    return [*words, f"next create {clock(view.now + due)}"] if due and planned else words
 
 
 def _end_or_none(view: View) -> str | None:
     """Return the end of the run; `None` while it is not known. No run is said to end in 0 s: it has not ended."""
-    found = view.estimate
+    found = view.end
     if found is None:
         return None
-    if is_shown(found.seconds):
+    if found.seconds >= _LEAST_SECONDS:
         how = "ends after" if found.is_least else "ends about"
         return f"{how} {clock(view.now + found.seconds)}, in {span(found.seconds)}"
     if found.is_least:
         return None
-    usual = view.job_seconds or 0.0
-    is_late = any(item.age - usual > _LATE_SECONDS for item in view.active if item.state in _ACTIVE)
-    return "jobs take longer than usual" if is_late else "ends any moment now"
+    usual = 0.0 if view.usual is None else view.usual[0]
+    return (
+        "jobs take longer than usual" if any(item.age - usual > _LATE_SECONDS for item in view.active) else "ends soon"
+    )
+
+
+def _counts_in_words(counts: Mapping[State, int]) -> Iterator[str]:
+    """Return how many items are in each state that occurs, in the order of the states; sending counts as active."""
+    active = sum(counts.get(state, 0) for state in _ACTIVE)
+    for state in State:
+        number = active if state is State.ACTIVE else counts.get(state, 0)
+        if number and state is not State.SENDING:
+            yield f"{number:,} {state}"
 
 
 def _counts(view: View, width: int) -> Line:
-    parts: list[tuple[str, str]] = [
-        (f"{view.number(*_DONE[:1]):,} completed", "green"),
-        (f"{view.number(*_FAILED):,} failed", "bold red"),
-        (f"{view.number(*_ACTIVE):,} active", "cyan"),
-        (f"{view.number(State.PLANNED):,} left", ""),
-    ]
-    for state, style in ((State.UNKNOWN, "bold red"), (State.ABANDONED, "yellow"), (State.ARCHIVED, "yellow")):
-        if view.number(state):
-            parts.insert(2, (f"{view.number(state):,} {state}", style))
-    if view.job_seconds is not None:
-        parts.append((f"half of the jobs took up to {span(view.job_seconds)}", ""))
+    parts = [(words, styled_status(words.split(" ")[1])[1]) for words in _counts_in_words(view.counts)]
+    if view.usual is not None:
+        half, most = map(span, view.usual)
+        parts.append((f"median {half}, 9 of 10 within {most}", ""))
     line: list[Styled] = []
     for words, style in parts:
         if sum(len(part[0]) for part in line) + len(words) + 2 * bool(line) > width:
             break
         line += [("  ", "")] * bool(line) + [(words, style)]
     return tuple(line)
+
+
+def _worker_lines(workers: Sequence[WorkerState], width: int) -> Iterator[Line]:
+    """Return a table of the processes that work on a shared journal; nothing without any."""
+    if not workers:
+        return
+    names = max(len(worker.name) for worker in workers)
+    name = max(min(names, _WIDEST_NAME, width - _BESIDE_THE_NAME), len("WORKER"))
+    yield ((f"{'WORKER':<{name}} {'ACTIVE':>6}  LAST HEARTBEAT"[:width], "bold"),)
+    for worker in workers[:_MOST_WORKERS]:
+        heard = f"{span(worker.silent_for)} ago{', counts as dead' if worker.is_dead else ''}"
+        words = shortened(f" {worker.active:>6}  {heard}", max(width - name, 0))
+        yield padded(worker.name, name), (words, "yellow" if worker.is_dead else "")
+    if len(workers) > _MOST_WORKERS:
+        yield (f"… and {len(workers) - _MOST_WORKERS} more",)
+
+
+def _item_lines(view: View, width: int, height: int) -> Iterator[Line]:
+    """Return at most `height` lines: the items under way, the oldest first, and how many others there are."""
+    number = max(view.number(*_ACTIVE), len(view.active))
+    if not number or height < 1 or not view.active:
+        return
+    room = height - 1
+    cut = max(room - 1, 0) if number > min(room, len(view.active)) else room
+    shown = sorted(view.active, key=lambda item: -item.age)[:cut]
+    longest = min(max(width // _KEY_SHARE, _LEAST_KEY), _LONGEST_KEY)
+    key = max((_SHORTEST_KEY, *(min(columns_of(item.key), longest) for item in shown)))
+    head = [*_columns(width, padded("KEY", key), f"{'STATE':<{_STATE}}", "AGE", "POLLS"), f"PROMPT{_LINK_HEAD}"]
+    yield ((shortened("".join(map(str, head)).removesuffix(_LINK_HEAD * (width < _ALL_COLUMNS)), width), "bold"),)
+    for item in shown:
+        yield _row(item, key, width)
+    if number > len(shown) and room > 0:
+        yield (shortened(f"… and {number - len(shown):,} more", width),)
 
 
 def _fitting(parts: Sequence[str], width: int) -> str:
@@ -220,13 +292,11 @@ def _columns(width: int, key: str, state: Styled, age: str, polls: str) -> list[
     return [key, " ", state, f" {age:>{_AGE}} {polls:>{_POLLS}}  "]
 
 
-def _row(item: ActiveItem, polls: PollCounts, key: int, width: int) -> Line:
-    number, link = polls[item.ref]
-    state = "sending" if item.state is State.SENDING else "active"
-    styled = (f"{state:<{_STATE}}", styled_status(state)[1])
-    before = _columns(width, padded(cut_in_the_middle(item.key, key), key), styled, span(item.age), str(number))
+def _row(item: Active, key: int, width: int) -> Line:
+    styled = (f"{item.state:<{_STATE}}", styled_status(item.state)[1])
+    before = _columns(width, padded(cut_in_the_middle(item.key, key), key), styled, span(item.age), str(item.polls))
     room = width - key - sum(len(part) for part in _columns(width, "", " " * _STATE, "", ""))
-    words = cut_at_a_word(item.prompt, room)
+    words, link = cut_at_a_word(item.prompt, room), item.pr_link
     if link is not None and room - len(link) > _SHORTEST_PROMPT:
         words = f"{cut_at_a_word(item.prompt, room - len(link) - 1)} {link}"
     return (*before, words)

@@ -21,8 +21,7 @@ from rich.text import Text
 
 from agentjobs_async._text import one_line
 from agentjobs_async.cli._output.columns import LONGEST_LINE, columns_of
-from agentjobs_async.cli._output.streams import guarded
-from agentjobs_async.cli._output.workflow_commands import is_on_github, without_commands, without_commands_in_json
+from agentjobs_async.cli._output.streams import guarded, is_on_github, without_commands, without_commands_in_json
 
 Styled = str | tuple[str, str]
 """Text, or text and its style."""
@@ -63,6 +62,11 @@ class Screen:
     def width(self) -> int | None:
         """The columns of the terminal; `None` if standard output is not a terminal."""
         return self._out.width if self._out.is_terminal else None
+
+    @property
+    def columns(self) -> int:
+        """The columns of a table: of the terminal, else as COLUMNS says, else 80, as in the log of a build server."""
+        return self._out.width
 
     @property
     def shows_live_view(self) -> bool:

@@ -97,13 +97,13 @@ def test_other_fields_are_the_context(service: EmulatorThread, tmp_path: Path, c
     arguments = ["--file", str(tmp_path / "a.csv"), "--key", "id", "--prompt", "Document {title}", "--journal", db]
     assert main(["run", *arguments, "--out", str(out)]) == 0
     context = {"owner": "Ada", "cost": ""}
-    assert json.loads(out.read_text())["context"] == context
+    assert json.loads(out.read_text()).items() >= context.items()
     capsys.readouterr()
     assert main(["status", db, "--format", "jsonl"]) == 0
-    assert json.loads(capsys.readouterr().out)["context"] == context
+    assert json.loads(capsys.readouterr().out).items() >= context.items()
     out.unlink()
     assert main(["resume", db, "--out", str(out)]) == 0
-    assert json.loads(out.read_text())["context"] == context
+    assert json.loads(out.read_text()).items() >= context.items()
     assert service.emulator.agents_started == {"Document Index": 1}
 
 

@@ -86,10 +86,10 @@ def test_what_is_written_in_place(place: Path) -> None:
     """A pipe, a device, and the file that standard output is are written as they are."""
     with Child("export", "run.db", "--out", "/dev/stdout") as child:
         assert child.ended() == 0
-    assert child.stdout.startswith("key,prompt")
+    assert child.stdout.startswith("number,key,state")
     assert main(["export", "run.db", "--out", "/dev/null"]) == 0
     assert not Path("/dev/null").is_file()
     (place / "old").write_text("old\n")
     with Child("export", "run.db", "--out", "/dev/stdout", stdout=os.open("old", os.O_WRONLY | os.O_APPEND)) as child:
         assert child.ended() == 0
-    assert (place / "old").read_text().startswith("old\nkey,prompt")
+    assert (place / "old").read_text().startswith("old\nnumber,key,state")

@@ -7,8 +7,8 @@ import pytest
 
 from agentjobs_async.__main__ import main
 from agentjobs_async.batch import JournalRow, State
-from agentjobs_async.cli._output.github import annotations, step_summary
-from tests.cli.checks import Captured
+from agentjobs_async.cli._output.github import StepSummary
+from tests.cli.checks import Captured, screen
 from tests.cli.stage import EmulatorThread
 
 pytestmark = pytest.mark.slow
@@ -24,41 +24,28 @@ def rows(count: int) -> Sequence[JournalRow]:
     return [row(number, State.REJECTED, "é" * 100) for number in range(count)]
 
 
-def test_annotations_are_escaped() -> None:
+def written(rows: Sequence[JournalRow], counts: dict[State, int], capsys: Captured) -> list[str]:
+    """Return the lines on standard output; those of the summary are in its file."""
+    gathered = StepSummary()
+    gathered.add(rows)
+    gathered.show(screen(), counts, "words", is_for_people=True)
+    return capsys.readouterr().out.splitlines()
+
+
+def test_annotations_are_escaped(capsys: Captured) -> None:
     """The text of an annotation can neither end it nor begin another command."""
     failed = row(1, State.FAILED, "100% wrong\n::set-output name=x::y\r\x1b[31m", "a,b:c\n::stop")
-    (line,) = annotations([row(2, State.COMPLETED), failed])
+    (line,) = written([row(2, State.COMPLETED), failed], {}, capsys)
     assert line.startswith("::error::a,b:c")
     assert " failed: 100%25 wrong" in line
-    assert len(line.splitlines()) == 1
     assert "\x1b" not in line
 
 
-def test_ten_annotations() -> None:
-    """At most ten items are annotated: those that failed or were rejected, in their order."""
-    found = list(annotations([*rows(12), row(99, State.UNKNOWN)]))
-    assert [line.split(": ")[0] for line in found] == [f"::error::k{number} rejected" for number in range(10)]
-
-
-def test_a_short_summary() -> None:
-    """A summary has the sum of all items, and a table of them."""
-    text = step_summary([row(1, State.COMPLETED), row(2, State.FAILED, "no")], 2, "1 completed, 1 failed", MIB)
-    lines = text.splitlines()
-    assert lines[:3] == ["### agentjobs", "", "1 completed, 1 failed"]
-    assert lines[4].startswith("| key |")
-    assert lines[6].startswith("| k1 | completed |")
-    assert len(lines) == 8
-
-
-def test_a_summary_that_is_cut() -> None:
-    """A summary has no more bytes than there is room for, ends with a whole row, and says how many it left out."""
-    for room in (MIB, 10_000, 500, 150):
-        text = step_summary(rows(10_000), 200_000, "200000 failed", room)
-        assert len(text.encode()) <= room
-        shown = sum(line.startswith("| k") and "| key" not in line for line in text.splitlines())
-        assert text.endswith(f"\n{shown} of 200000 items are shown: a step's summary has at most 1 MiB.\n")
-        assert (shown > 0) == (room > 500)
-    assert {step_summary(rows(10_000), 200_000, "200000 failed", room) for room in (10, 0, -5)} == {""}
+def test_ten_annotations(capsys: Captured) -> None:
+    """At most ten items are annotated: those that failed or were rejected, in this order."""
+    found = written([*rows(12), row(99, State.UNKNOWN), row(98, State.FAILED)], {}, capsys)
+    names = ["k98 failed", *(f"k{number} rejected" for number in range(9))]
+    assert [line.split(": ")[0] for line in found] == [f"::error::{name}" for name in names]
 
 
 @pytest.fixture
@@ -69,6 +56,28 @@ def summary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(file))
     return file
+
+
+def test_a_summary(summary: Path, capsys: Captured) -> None:
+    """A summary has the sum of all items, a chart, and a table of them, those first that need a person."""
+    written([row(1, State.COMPLETED), row(2, State.FAILED, "no")], {State.FAILED: 1, State.COMPLETED: 1}, capsys)
+    before, *lines = summary.read_text(encoding="utf-8").splitlines()
+    assert (before, lines[:3]) == ("before", ["### agentjobs", "", "words"])
+    assert lines[4:9] == ["```mermaid", "pie showData", '    "failed" : 1', '    "completed" : 1', "```"]
+    assert lines[10].startswith("| key |")
+    assert [line.split(" | ")[:2] for line in lines[12:]] == [["| k2", "failed"], ["| k1", "completed"]]
+
+
+def test_a_summary_that_is_cut(summary: Path, capsys: Captured) -> None:
+    """A summary has no more bytes than there is room for, ends with a whole row, and says how many it left out."""
+    for room in (MIB, 10_000, 2_500):
+        summary.write_bytes(b"x" * (MIB - room - 1) + b"\n")
+        written(rows(10_000), {State.REJECTED: 10_000}, capsys)
+        text = summary.read_text(encoding="utf-8")
+        assert len(text.encode()) <= MIB
+        shown = sum(line.startswith("| k") and "| key" not in line for line in text.splitlines())
+        assert shown > 0
+        assert text.endswith(f"\n… and {10_000 - shown:,} more\n")
 
 
 def test_commands(service: EmulatorThread, summary: Path, db: str, capsys: Captured) -> None:

@@ -1,128 +1,136 @@
 from attrs import evolve
 
-import agentjobs_async
-from agentjobs_async import AgentJob, JobPolled, NotSentError, WaitEnded
-from agentjobs_async.batch import ActiveItem, BatchStats, State
-from agentjobs_async.cli._output.live import PollCounts, View, in_one_line, live_lines
-from agentjobs_async.cli.estimates import RunEstimate
-from tests.polled import REF
+from agentjobs_async import Estimate
+from agentjobs_async.batch import State
+from agentjobs_async.batch._workers import WorkerState
+from agentjobs_async.cli._output.live import Active, End, View, head_lines, in_one_line, live_lines
 
-SENDING = ActiveItem("a-very-long-key-of-number-17", State.SENDING, 5.0, None, "Fix the broken links")
+SENDING = Active("a-very-long-key-of-number-17", "Fix the broken links", State.SENDING, 5.0)
+BY_RATE = End(10_800, "100/h decides")
+WORKERS = [WorkerState("host-a:12", 1, 3.0, is_dead=False), WorkerState("host-b:7", 0, 95.0, is_dead=True)]
 
 
-def view(
-    active: list[ActiveItem],
-    *,
-    planned: int = 0,
-    due: float | None = 0.0,
-    stopped: bool = False,
-    left: RunEstimate | None = None,
-) -> View:
+def view(active: list[Active], *, planned: int = 0, end: End | None = None, elapsed: float | None = 20_400.0) -> View:
     counts = dict.fromkeys(State, 0) | {State.PLANNED: planned, State.COMPLETED: 100, State.FAILED: 5, State.UNKNOWN: 2}
     counts[State.ACTIVE] = len(active)
-    stats = BatchStats(3, len(active), due, {}, stopped)
-    return View(counts, stats, active, 20_400.0, left, 90.0, 1_700_000_000.0)
+    return View(counts, 1_700_000_000.0, active, end, elapsed=elapsed)
 
 
-def shown(view: View, width: int = 80, height: int = 24, polls: PollCounts | None = None) -> list[str]:
-    lines = live_lines(view, polls or PollCounts(), width, height)
-    return ["".join(part if isinstance(part, str) else part[0] for part in line) for line in lines]
+def items(count: int, age: float = 90.0) -> list[Active]:
+    return [Active(f"{'a' * 60}{number}", "x " * 60, State.ACTIVE, age) for number in range(count)]
+
+
+def text(lines: object) -> list[str]:
+    return ["".join(part if isinstance(part, str) else part[0] for part in line) for line in lines]  # type: ignore[attr-defined]  # lines of parts
+
+
+def shown(view: View, width: int = 80, height: int = 24) -> list[str]:
+    return text(live_lines(view, width, height))
 
 
 def test_it_fits() -> None:
-    """Four thousand items under way fit the terminal."""
-    active = [ActiveItem(f"{'a' * 60}{number}", State.ACTIVE, number, REF, "x " * 60) for number in range(4000)]
-    for width, height in ((80, 23), (60, 20), (40, 8), (20, 3)):
-        lines = shown(view(active, planned=4000, left=RunEstimate(9_000, "100/h decides")), width, height)
-        assert len(lines) <= max(height, 3), (width, height)
-        assert max(map(len, lines)) <= width, (width, height)
-        assert height == 3 or lines[-1].endswith(" more"), (width, height)
+    """Four thousand items under way, and many workers, fit the terminal; those left out are counted."""
+    many = [WorkerState(f"a-host-with-a-very-long-name-of-its-own:{n}", n, 3.0, is_dead=n % 2 == 0) for n in range(40)]
+    for found in (view(items(4000), planned=4000, end=BY_RATE), evolve(view(items(40), planned=9), workers=many)):
+        for width, height in ((80, 23), (60, 20), (40, 12), (20, 3)):
+            lines = shown(found, width, height)
+            assert len(lines) <= max(height, 3), (width, height)
+            assert max(map(len, lines)) <= width, (width, height)
+            assert height == 3 or lines[-1].endswith(" more"), (width, height)
 
 
 def test_what_it_tells() -> None:
     """It tells the share done and the time, the end and what decides it, the counts, and the active items."""
-    polls = PollCounts()
     link = "https://code.example/pull/7"
-    polls(JobPolled(AgentJob("job_1", "docs", "active", pr_link=link), 12))
-    active = [ActiveItem("old\x1b", State.ACTIVE, 90.0, REF, "Document the v2 endpoints of the service"), SENDING]
-    active.append(ActiveItem("waits", State.PLANNED, 9.0, None))
-    lines = shown(view(active, planned=350, due=120.0, left=RunEstimate(10_800, "100/h decides")), polls=polls)
-    assert lines[0].startswith("22 % in 5.7 h [##########")
-    assert lines[0].endswith("....] 105 of 460")
+    active = [Active("old\x1b", "Document the v2 endpoints of the service", State.ACTIVE, 90.0, 12, link), SENDING]
+    found = evolve(view(active, planned=351, end=BY_RATE), next_create=120.0, usual=(2.0, 5.4))
+    lines = shown(found)
+    assert lines[0].startswith("23 % in 5.7 h [##########")
+    assert lines[0].endswith("....] 107 of 460 ended")
     assert len(lines[0]) == 80
     assert lines[1].startswith("ends about ")
-    assert ", in 3.0 h; 100/h decides; next create " in lines[1]
-    assert lines[2] == "100 completed  5 failed  2 unknown  3 active  350 left"
+    assert ", in 3 h; 100/h decides; next create " in lines[1]
+    assert lines[2] == "2 unknown  5 failed  2 active  351 planned  100 completed"
+    assert shown(found, 100)[2].endswith("100 completed  median 2 s, 9 of 10 within 5 s")
     assert lines[3].split() == ["KEY", "STATE", "AGE", "POLLS", "PROMPT,", "PULL", "REQUEST"]
     assert lines[4].split() == ["old\\x1b", "active", "2", "min", "12", "Document…", link]
     assert lines[5].split() == ["a-very-…umber-17", "sending", "5", "s", "0", "Fix", "the", "broken", "links"]
     assert len(lines) == 6
 
 
-def test_ended_rows_leave_at_once() -> None:
-    """A job whose end was seen is not shown any more, though its item is under way until the journal has its end."""
-    polls = PollCounts()
-    active = [ActiveItem("old", State.ACTIVE, 90.0, REF)]
-    polls(WaitEnded(REF, None, None, 12, 1.0))
-    assert len(shown(view(active), polls=polls)) == 5
-    polls(WaitEnded(REF, AgentJob("job_1", "docs", "completed"), None, 12, 1.0))
-    assert len(shown(view(active), polls=polls)) == 4
-    assert polls[REF] == (0, None)
+def test_seen_from_outside() -> None:
+    """Another process shows the same, but for the time of the run; a shared journal has its workers, too."""
+    inside, outside = view([SENDING], planned=3), evolve(view([SENDING], planned=3, elapsed=None), workers=WORKERS)
+    first, *others = shown(outside)
+    assert first.startswith("96 % [###")
+    assert others == [
+        *shown(inside)[1:3],
+        "WORKER    ACTIVE  LAST HEARTBEAT",
+        "host-a:12      1  3 s ago",
+        "host-b:7       0  2 min ago, counts as dead",
+        *shown(inside)[3:],
+    ]
+    assert in_one_line(outside).endswith("; 1 worker")
+    assert text(head_lines(outside, 80)) == shown(outside)[:3]
+
+
+def test_nobody_is_at_work() -> None:
+    """Where nothing goes on, that is said in colour in place of an end: it would never come."""
+    words = "no process works on it; agentjobs resume continues"
+    found = evolve(view([], planned=1, end=BY_RATE), trouble=words)
+    assert list(live_lines(found, 80, 24))[1] == ((words, "yellow"),)
+    assert f"; {words}" in in_one_line(found)
+    done = evolve(view([]), trouble=words)
+    assert not any(words in line for line in shown(done))
+    assert in_one_line(done).endswith("; all have ended")
 
 
 def test_narrow() -> None:
     """The share and the time stand on top at any width; of the second line the end of the run is cut last."""
-    for width, end in ((60, "; 100/h decides"), (40, "in 3.0 h"), (34, "in 3.0 h")):
-        lines = shown(view([SENDING], planned=350, due=120.0, left=RunEstimate(10_800, "100/h decides")), width=width)
-        assert lines[0].startswith("22 % in 5.7 h"), width
+    for width, end in ((60, "; 100/h decides"), (40, "in 3 h"), (34, "in 3 h")):
+        lines = shown(evolve(view([SENDING], planned=350, end=BY_RATE), next_create=120.0), width=width)
+        assert lines[0].startswith("23 % in 5.7 h"), width
         assert lines[1].startswith("ends about "), width
         assert end in lines[1], width
-        assert lines[2].endswith((" failed", " unknown", " active", " left")), width
+        assert lines[2].endswith((" failed", " unknown", " active", " planned", " completed")), width
 
 
 def test_a_line_of_a_log() -> None:
     """A log gets the same in one line."""
-    line = in_one_line(view([SENDING], planned=350, left=RunEstimate(10_800, "100/h decides", is_least=True)))
-    assert line.startswith("22 % in 5.7 h: 105 of 458 ended, 1 active; ends after ")
-    assert line.endswith(", in 3.0 h; 100/h decides")
+    line = in_one_line(view([SENDING], planned=350, end=End(10_800, "100/h decides", is_least=True)))
+    assert " 23 % in 5.7 h: 2 unknown, 5 failed, 1 active, 350 planned, 100 completed; ends after " in line
+    assert line.endswith(", in 3 h; 100/h decides")
 
 
 def test_what_holds_creates_back() -> None:
     """While all creates are held back by a fault, it says by which, and when the next may go."""
-    held = view([], planned=4, due=5.0)
-    stats = evolve(held.stats, paused_by=NotSentError("nothing was sent to api.example.com: no such name", "dns"))
-    line = shown(evolve(held, stats=stats), width=200)[1]
-    assert "next create " in line
-    assert ": nothing was sent to api.example.com: no such name; check --base-url" in line
-
-
-def test_other_ends() -> None:
-    """It says so when the end is not known, and when too many items have failed."""
-    assert shown(view([]))[1] == "no estimate of the end yet"
-    assert shown(view([], stopped=True))[1] == "no estimate of the end yet; too many failures: nothing more is begun"
+    held = evolve(view([], planned=4), held_by="no such name", next_create=5.0)
+    line = shown(held)[1]
+    assert line.startswith("no estimate of the end yet; next create ")
+    assert line.endswith(": no such name")
+    assert shown(evolve(held, next_create=None))[1] == "no estimate of the end yet; no such name"
 
 
 def test_no_run_ends_in_no_time() -> None:
-    """A run that has not ended is not said to end in 0 s, nor in the past: jobs are late, or it ends any moment."""
-    late, soon = "jobs take longer than usual", "ends any moment now"
-    for ages, seconds, words in (([9.0, 95.0], 0.4, late), ([9.0, 80.0], 0.4, soon), ([], 0.0, soon)):
-        active = [ActiveItem(f"{number}", State.ACTIVE, age, REF) for number, age in enumerate(ages)]
-        active.append(ActiveItem("waits", State.PLANNED, 500.0, None))
-        found = view(active, left=RunEstimate(seconds, "--max-active 4 decides"))
+    """A run that has not ended is not said to end in 0 s, nor in the past: jobs are late, or it ends soon."""
+    late, soon = "jobs take longer than usual", "ends soon"
+    for ages, seconds, words in (([9.0, 95.0], 0.4, late), ([9.0, 80.0], 0.4, soon), ([9.0], 0.0, soon)):
+        active = [Active(f"{number}", "", State.ACTIVE, age) for number, age in enumerate(ages)]
+        found = evolve(view(active, end=End(seconds, "--max-active 4 decides")), usual=(90.0, 95.0))
         assert shown(found)[1] == words
-        assert in_one_line(found).endswith(f" active; {words}")
-        least = evolve(found, estimate=RunEstimate(seconds, "100/h decides", is_least=True))
+        assert f"; {words}" in in_one_line(found)
+        least = evolve(found, end=End(seconds, "100/h decides", is_least=True))
         assert shown(least)[1] == "no estimate of the end yet"
-        assert shown(evolve(found, estimate=RunEstimate(1.0, "x")))[1].endswith(", in 1 s")
+        assert shown(evolve(found, end=End(1.0, "x")))[1].endswith(", in 1 s")
+    assert shown(view(items(1), elapsed=0.4))[0].startswith("99 % [")
 
 
 def test_time_left() -> None:
-    """Where the waits have learned it, it tells how long the active jobs have left, if the terminal has room."""
-    active = [ActiveItem(f"{number}", State.ACTIVE, 90.0, REF) for number in range(20)]
-    found = view(active)
-    learned = evolve(found, stats=evolve(found.stats, left=agentjobs_async.Estimate(120.0, 300.0)))
+    """Where the durations of jobs are known, it tells how long the active ones have left."""
+    found = view(items(20))
+    learned = evolve(found, left=Estimate(120.0, 300.0))
+    words = "an active job ends in about 2 min, 9 of 10 within 5 min"
     lines = shown(learned, height=10)
-    assert lines[3] == "an active job ends in about 2 min, 9 of 10 within 5 min"
+    assert lines[3] == words
     assert len(lines) == 10
-    assert shown(learned, height=5) == shown(found, height=5)
-    assert in_one_line(learned) == f"{in_one_line(found)}; an active job ends in about 2 min, 9 of 10 within 5 min"
+    assert in_one_line(learned) == f"{in_one_line(found)}; {words}"

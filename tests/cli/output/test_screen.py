@@ -73,10 +73,10 @@ def test_a_run_on_a_terminal(service: EmulatorThread) -> None:
             assert child.stdout.rfind("\x1b[?25h") > child.stdout.rfind("\x1b[?25l")
             assert not re.search(r"[^\n]\r\x1b\[2K", child.stdout)
     plain = narrow(usual, 80)
-    assert "JOB              STATUS     PROMPT, PULL REQUEST" in plain
+    assert "KEY  STATE      PROMPT" in plain
     assert "2 completed" in plain
     plain = narrow(small)
-    assert re.search(r"\n +PROMPT, PULL REQUEST\s+demo/job_\d+ +completed\s+Document the v2 endpoints of the", plain)
+    assert re.search(r"\n1 +completed +Document the v2…\s+https://code.example/acme/demo/pull/job_", plain)
     assert "  https://code.example/acme/demo/pull/job_000001" in plain
 
 
@@ -88,7 +88,7 @@ def test_a_table_on_a_terminal(service: EmulatorThread, tmp_path: Path, db: str)
     assert main(["run", "--file", str(tasks), "--journal", db]) == 0
     with Child("status", db, terminal=True, env=service.environment) as child:
         assert child.ended() == 0
-    assert re.search(r"docs/x+…x+/chapter-7  \x1b\[32mcompleted ", child.stdout)
+    assert re.search(r"docs/x+…x+/chapter-7 +\x1b\[32mcompleted", child.stdout)
     assert "\x1b[31m" not in child.stdout
     assert "word \\x1b[31m word" in child.stdout
     assert " word…" in child.stdout

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from agentjobs_async.__main__ import main
-from agentjobs_async.cli._output.workflow_commands import without_commands, without_commands_in_json
+from agentjobs_async.cli._output.streams import without_commands, without_commands_in_json
 from tests.cli.checks import Captured
 from tests.cli.stage import Child, EmulatorThread
 

@@ -19,8 +19,8 @@ from agentjobs_async.batch import (
     run_batch,
 )
 from agentjobs_async.batch._store.writer import Database, Rows
-from agentjobs_async.cli._output.progress import RunDisplay
-from agentjobs_async.cli._output.reports import ItemLines, JsonLines
+from agentjobs_async.cli.display import RunDisplay
+from agentjobs_async.cli.lines import ItemLines, JsonLines
 from agentjobs_async.testing import Emulator, JobScript
 from tests.cli.checks import Captured, screen
 
@@ -41,7 +41,7 @@ async def test_queue_of_the_rate(db: str) -> None:
 @pytest.mark.parametrize("count", [6, 60])
 async def test_results_need_no_queries(db: str, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run reads the journal a few times, however many results and changes are shown."""
-    monkeypatch.setattr("agentjobs_async.cli._output.progress._COUNT_SECONDS", 3600.0)
+    monkeypatch.setattr("agentjobs_async.cli.display._COUNT_SECONDS", 3600.0)
     reads, shown = Counter[str](), 0
     read = Database.read
 
@@ -67,7 +67,7 @@ async def test_results_need_no_queries(db: str, count: int, monkeypatch: pytest.
 
 async def test_a_log_that_is_silent(db: str, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
     """A log in which nothing ends gets a line of the whole from time to time."""
-    monkeypatch.setattr("agentjobs_async.cli._output.progress._QUIET_SECONDS", 0.0)
+    monkeypatch.setattr("agentjobs_async.cli.display._QUIET_SECONDS", 0.0)
     display = RunDisplay(screen(), ItemLines(screen()), None, limit=1)
     async with Journal.open(db) as journal:
         await journal.add([BatchItem(f"a{number}", "x", "docs") for number in range(3)])
@@ -76,8 +76,7 @@ async def test_a_log_that_is_silent(db: str, capsys: Captured, monkeypatch: pyte
             display._show_life(run)
             assert display._to_create == 1
     told = capsys.readouterr().err
-    assert told.startswith("0 % in ")
-    assert ": 0 of 3 ended, 0 active; no estimate of the end yet\n" in told
+    assert " 0 %: 3 planned; no estimate of the end yet\n" in told
 
 
 def test_silence_of_the_server(capsys: Captured) -> None:

@@ -27,7 +27,7 @@ def exported(capsys: Captured, *arguments: str) -> list[dict[str, str]]:
 
 
 def test_beside_the_input(service: EmulatorThread, tmp_path: Path, capsys: Captured, db: str) -> None:
-    """Every record of the input has one line with its own columns and one outcome, those that were refused, too."""
+    """Every record of the input has one line with its own columns and one state, those that were refused, too."""
     file = tmp_path / "pages.csv"
     file.write_text(TABLE)
     service.live("failed", prompt="End")
@@ -35,13 +35,13 @@ def test_beside_the_input(service: EmulatorThread, tmp_path: Path, capsys: Captu
     assert main(["run", *prompted]) == 1
     assert main(["resume", db, "--retry-failed"]) == 4
     rows = exported(capsys, db, "--join", str(file), "--key", "id")
-    assert [(row["id"], row["outcome"], row["tries"]) for row in rows] == [
+    assert [(row["id"], row["state"], row["tries"]) for row in rows] == [
         ("7", "completed", "1"),
         ("8", "completed", "1"),
-        ("7", "rejected", ""),
-        ("9", "not_sent", ""),
-        ("10", "rejected", ""),
-        ("9", "rejected", ""),
+        ("7", "refused", ""),
+        ("9", "", ""),
+        ("10", "refused", ""),
+        ("9", "refused", ""),
         ("11", "failed", "2"),
     ]
     assert [row["note"] for row in rows] == ["'=1+2", "-5", "x", "x", "", "x", "'@x"]
@@ -49,11 +49,12 @@ def test_beside_the_input(service: EmulatorThread, tmp_path: Path, capsys: Captu
     assert (rows[1]["title"], rows[4]["error"]) == ("two\nlines", "line 7: its number of cells is 2, not 3")
     assert rows[0]["pr_link"].startswith("http")
     assert rows[0]["sent_at"] < rows[0]["ended_at"]
-    assert rows[6]["error"] == "the agent failed"
+    assert list(rows[0])[:6] == ["id", "title", "note", "column 4", "state", "project"]
+    assert (rows[6]["error"], rows[6]["job_id"]) == ("", "job_000004")
 
 
 def test_another_key(service: EmulatorThread, tmp_path: Path, capsys: Captured, db: str) -> None:
-    """Records that differ from what their items were made of are told: outcomes may stand beside the wrong ones."""
+    """Records that differ from what their items were made of are told: items may stand beside the wrong ones."""
     file = tmp_path / "pages.csv"
     file.write_text("id,title,note\n2,Start,a\n1,End,b\n,None,c\n2,Again,d\n")
     assert main(["run", "--file", str(file), "--key", "id", "--prompt", "{title}", "--journal", db]) == 1
@@ -68,23 +69,35 @@ def test_another_key(service: EmulatorThread, tmp_path: Path, capsys: Captured, 
     assert service.emulator.agents_started.total() == 2
 
 
+def test_without_a_match(service: EmulatorThread, tmp_path: Path, capsys: Captured, db: str) -> None:
+    """A join that finds no item of any record says so, and fails: the outcomes are those of another input."""
+    assert main(["run", "one", "--journal", db]) == 0
+    file = tmp_path / "pages.csv"
+    file.write_text("id\n7\n8\n")
+    assert main(["export", db, "--join", str(file), "--key", "id"]) == 1
+    assert capsys.readouterr().err.endswith(
+        "No record has an item in the journal: was run given another --key, or another file?\n"
+    )
+    assert service.emulator.agents_started.total() == 1
+
+
 def test_forms_and_places(service: EmulatorThread, tmp_path: Path, capsys: Captured, db: str) -> None:
     """The suffix of the file decides the format; keys are places, or those of JSON Lines; no name is taken twice."""
     tasks, out = tmp_path / "tasks.jsonl", tmp_path / "out.jsonl"
     tasks.write_text('{"key": "a", "prompt": "one", "project": null}\n{"prompt": "two"}\n')
     assert main(["run", "--file", str(tasks), "--journal", db]) == 0
     assert main(["export", db, "--join", str(tasks), "--out", str(out)]) == 0
-    assert [(line.get("key"), line["outcome"]) for line in map(json.loads, out.read_text().splitlines())] == [
+    assert [(line.get("key"), line["state"]) for line in map(json.loads, out.read_text().splitlines())] == [
         ("a", "completed"),
         (None, "completed"),
     ]
     assert "2 lines written" in capsys.readouterr().err
     assert [(row["key"], row["prompt"]) for row in exported(capsys, db)] == [("a", "one"), ("2", "two")]
     other = tmp_path / "other.csv"
-    other.write_text("outcome\nmine\n")
-    assert [(row["outcome"], row["agentjobs_outcome"]) for row in exported(capsys, db, "--join", str(other))] == [
-        ("mine", "not_sent")
-    ]
+    other.write_text("key,state\na,mine\n")
+    assert [
+        (row["state"], row["agentjobs_state"]) for row in exported(capsys, db, "--join", str(other), "--key", "key")
+    ] == [("mine", "completed")]
     for wrong in ([db, "--key", "id"], [], [db, "--join", str(tasks), "--key", "id"]):
         assert main(["export", *wrong]) == 2
     assert service.emulator.agents_started.total() == 2
@@ -104,7 +117,7 @@ def test_results_as_csv(service: EmulatorThread, tmp_path: Path, capsys: Capture
         assert sorted(out.read_text().splitlines()) == sorted(whole.splitlines())
     records = {record["key"]: record for record in csv.DictReader(io.StringIO(whole))}
     assert (records["1"]["prompt"], records["2"]["prompt"]) == ("'=cmd()", "two\\nlines")
-    assert [(records[key]["outcome"], records[key]["tries"]) for key in "123"] == [
+    assert [(records[key]["state"], records[key]["tries"]) for key in "123"] == [
         ("completed", "1"),
         ("completed", "1"),
         ("failed", "1"),

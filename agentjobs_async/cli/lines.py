@@ -1,18 +1,28 @@
 """What a command shows while it runs and at its end: lines for people, or JSON lines for machines."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
 from agentjobs_async._text import shown_status
 from agentjobs_async.cli._output.columns import shortened
-from agentjobs_async.cli._output.moments import ends_in
 from agentjobs_async.cli._output.screen import Screen, styled_status
-from agentjobs_async.cli._output.summary import summary_lines
-from agentjobs_async.cli.documents import Change, change_document, result_document, summary_document
-from agentjobs_async.cli.outcomes import Outcome, Result
+from agentjobs_async.cli._output.tables import table_lines
+from agentjobs_async.cli.hints import ends_in, in_words
+from agentjobs_async.cli.outcomes import Outcome
+from agentjobs_async.cli.results import (
+    Change,
+    Result,
+    change_document,
+    entry_of_result,
+    outcomes_in_words,
+    result_document,
+    summary_document,
+)
 
 _LONGEST_LINE: Final = 200  # columns of a line without a terminal
 _LEAST_PROMPT: Final = 24  # columns
+_ORDER: Final = {outcome: place for place, outcome in enumerate(Outcome)}
 
 
 class Report(Protocol):
@@ -68,9 +78,11 @@ class JobLines:
         _write_end(self._screen, f"prompt {result.number}" if result.ref is None else result.ref.to_token(), result)
 
     def all_results(self, results: Sequence[Result]) -> None:
-        """Write the table."""
-        for line in summary_lines(results, self._screen.width) if results else ():
-            self._screen.line(*line)
+        """Write the table between empty lines, then how many ended in which way."""
+        if results:
+            entries = [entry_of_result(result) for result in sorted(results, key=lambda result: _ORDER[result.outcome])]
+            self._screen.lines([("",), *table_lines(entries, self._screen.columns), ("",)], wrap=False)
+            self._screen.line(outcomes_in_words(Counter(result.outcome for result in results)))
 
     def summary(self, outcomes: Mapping[Outcome, int], exit_code: int) -> None:
         """Write nothing: the table has the numbers."""
@@ -89,8 +101,8 @@ class ItemLines:
 
     def end(self, result: Result) -> None:
         """Write the outcome, and the pull request or the error."""
-        again = f" (try {result.tries})" if (result.tries or 1) > 1 else ""
-        _write_end(self._screen, f"{result.key or ''}{again}", result)
+        again = f" (try {result.tries})" if result.tries > 1 else ""
+        _write_end(self._screen, f"{in_words(result.key or '')}{again}", result)
 
     def all_results(self, results: Sequence[Result]) -> None:
         """Write nothing: each end has its line."""
@@ -133,8 +145,7 @@ def _write_end(screen: Screen, name: str, result: Result) -> None:
 
 
 def _detail(result: Result) -> str:
-    if result.error is not None:
-        return f": {result.error}"
-    if result.pr_link is not None:
-        return f": {result.pr_link}"
+    told = result.error or result.pr_link
+    if told is not None:
+        return f": {told}"
     return ", no pull request" if result.outcome is Outcome.COMPLETED else ""

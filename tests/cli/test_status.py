@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 
 
 def test_a_fleet(service: EmulatorThread, database: str) -> None:
-    """It shows the workers and the rate until the last item has ended, and ends with the code of all items."""
+    """It shows the workers and the items under way until the last has ended, and ends with the code of all."""
     service.live(duration=3600)
     service.live("failed", prompt="first one")
     assert main(["submit", "first one", "second one", "--journal", database]) == 0
@@ -21,8 +21,10 @@ def test_a_fleet(service: EmulatorThread, database: str) -> None:
     with Child("worker", "--until-done", "--journal", database, env=service.environment) as worker:
         worker.until("1 failed")
         with Child(*command, terminal=True) as shown, Child(*command) as logged:
-            for watch, words in ((shown, "LAST HEARTBEAT"), (logged, "1 worker, last heartbeat ")):
-                watch.until("1 of 2 ended (50 %), 1 failed, 1 active").until("ended per hour; end about ").until(words)
+            shown.until("] 1 of 2 ended").until("1 failed").until("1 active").until("LAST HEARTBEAT").until(
+                "second one"
+            )
+            logged.until("50 %: 1 failed, 1 active; ").until("; 1 worker")
             service.wait_for_polls(2)  # an item without a job is not abandoned
             assert main(["resolve", "2", "--abandon", "--journal", database]) == 0
             for watch in (shown, logged):
@@ -54,9 +56,9 @@ def test_a_file_that_was_left(tmp_path: Path) -> None:
     asyncio.run(plan())
     with Child("status", "--watch", str(journal)) as watch:
         watch.until("no process works on it; agentjobs resume continues\n")
-        assert "end about" not in watch.stdout
+        assert "ends about" not in watch.stdout
     owner = FileLock(journal)
     with Child("status", "--watch", str(journal)) as watch:
-        watch.until("1 of 2 ended (50 %), 1 abandoned, 1 planned; ")
+        watch.until("50 %: 1 planned, 1 abandoned; ")
         assert "no process" not in watch.stdout
     owner.release()

@@ -2,37 +2,28 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Final, Protocol
 
 from agentjobs_async import AgentJobsError, CreateOutcomeUnknownError, Hook, JournalError, NotSentError
 from agentjobs_async.batch import ActiveItem, BatchResult, BatchStats, FleetLimits, Journal, Outcome, State
 from agentjobs_async.batch._run.tasks import SLOTS_KEPT
-from agentjobs_async.cli._output.hints import show_unknown
-from agentjobs_async.cli._output.live import PollCounts, View, in_one_line, live_lines
-from agentjobs_async.cli._output.moments import clock
-from agentjobs_async.cli._output.reports import Report
-from agentjobs_async.cli._output.screen import Screen, Styled
-from agentjobs_async.cli.documents import result_document
-from agentjobs_async.cli.estimates import (
-    RecentDurations,
-    RunEstimate,
-    Smoothed,
-    earliest_end,
-    seconds_to_last_create,
-    time_left,
-)
-from agentjobs_async.cli.item_changes import ItemChanges
-from agentjobs_async.cli.item_results import run_result
-from agentjobs_async.cli.limits import DEFAULT_ACTIVE
+from agentjobs_async.cli._output.live import Active, View, clock, in_one_line, live_lines
+from agentjobs_async.cli._output.screen import Screen
+from agentjobs_async.cli.estimates import Expected
+from agentjobs_async.cli.hints import show_unknown
+from agentjobs_async.cli.hooks import ItemChanges, PollCounts
+from agentjobs_async.cli.lines import Report
 from agentjobs_async.cli.out import Out
-from agentjobs_async.cli.outcomes import Result
+from agentjobs_async.cli.outcomes import described
+from agentjobs_async.cli.results import Result, item_document, run_result
 
 _COUNT_SECONDS: Final = 0.5  # between two counts of the rows
 _REST_PER_COUNT: Final = 20.0  # counting takes at most a twentieth of the database's time
+_MOST_DURATIONS: Final = 500  # as many as an estimate uses
 _QUIET_SECONDS: Final = 60.0  # after which a log shows that the run is alive
-_OPEN: Final = frozenset({Outcome.TIMED_OUT, Outcome.UNFINISHED})  # of this run only: a later run may end the item
 
 
 class Watched(Protocol):
@@ -59,6 +50,7 @@ class RunDisplay:
     Attributes:
         hooks: The hooks that the session of the run needs.
         timed_out: The results of this run whose time was up, by key.
+        advice: What to do about the errors of this run, and for how many items each advice is.
     """
 
     def __init__(self, screen: Screen, report: Report, out: Out | None, *, limit: int | None = None) -> None:
@@ -70,14 +62,14 @@ class RunDisplay:
         self._changes = ItemChanges(report.change) if report.shows_changes else None
         self.hooks: list[Hook] = [self._polls, *([self._changes] if self._changes else [])]
         self.timed_out: dict[str, Result] = {}
+        self.advice = Counter[str]()
         self._run: Watched | None = None
         self._counts: Mapping[State, int] = {}
         self._kept_by = 0
         self._queue = 0
         self._limit = limit
         self._planned_at_first: int | None = None
-        self._durations = RecentDurations()
-        self._end = Smoothed()
+        self._expected = Expected()
         self._started = self._last_line_at = time.monotonic()
 
     @asynccontextmanager
@@ -86,10 +78,11 @@ class RunDisplay:
         self._run = run
         if self._changes is not None:
             self._changes.run = run  # at once: the run has begun nothing yet
+        self._expected.replace(await recent_durations(journal))
         await self._count(journal)
         counting = asyncio.create_task(self._keep_counting(run, journal))
         try:
-            async with self._screen.live_view(lambda width, height: self._lines(run, width, height)):
+            async with self._screen.live_view(lambda width, height: live_lines(self._view(run), width, height)):
                 yield
         finally:
             self._run = None
@@ -103,10 +96,12 @@ class RunDisplay:
         """
         self._last_line_at = time.monotonic()
         if result.row is not None:
-            self._durations.add(result.row)
+            self._expected.add(result.row)
         shown = run_result(result)
+        is_open = shown.outcome.is_open and result.outcome is not Outcome.UNKNOWN  # a later run may end the item
+        self.advice.update([shown.advice] if shown.advice else [])
         if self._out is not None:
-            (self._out.write if result.outcome in _OPEN else self._out.write_once)(result_document(shown))
+            (self._out.write if is_open else self._out.write_once)(item_document(shown))
         if self._changes is not None and result.ref is not None:
             self._changes.forget(result.ref)
         if result.outcome is Outcome.TIMED_OUT:
@@ -137,11 +132,7 @@ class RunDisplay:
         if self._planned_at_first is None:
             self._planned_at_first = self._counts[State.PLANNED]
         self._limits = await journal.limits()
-        rate = self._limits.create_rate
-        if rate is not None and rate.scope == "project":
-            self._queue = max((await journal._entries.planned_counts()).values(), default=0)
-        else:
-            self._queue = self._counts[State.PLANNED]
+        self._queue = await longest_queue(journal, self._limits, self._counts)
 
     async def _show_kept_slots(self, stats: BatchStats, journal: Journal) -> None:
         """Show that nothing is sent because unknown items keep all slots, and how they are settled: once for them."""
@@ -162,30 +153,31 @@ class RunDisplay:
             self._last_line_at = time.monotonic()
             self._screen.notice(in_one_line(self._view(run)))
 
-    def _lines(self, run: Watched, width: int, height: int) -> Iterator[tuple[Styled, ...]]:
-        return live_lines(self._view(run), self._polls, width, height)
-
     def _view(self, run: Watched) -> View:
-        now, stats, active = time.monotonic(), run.stats(), run.active()
-        found = self._estimate(stats, active, now)
-        return View(self._counts, stats, active, now - self._started, found, self._durations.median, time.time())
-
-    def _estimate(self, stats: BatchStats, active: Sequence[ActiveItem], now: float) -> RunEstimate | None:
-        limits, to_create, next_create = self._limits, self._to_create, stats.next_create or 0.0
-        job_seconds = self._durations.median
-        ages = [item.age for item in active if item.state is not State.PLANNED]
-        found = time_left(
-            to_create=to_create,
+        now, stats = time.monotonic(), run.stats()
+        # Those whose jobs have ended are left out: their ends may still be on their way to the journal.
+        active = self._polls.not_ended([item for item in run.active() if item.state is not State.PLANNED])
+        ages = [item.age for item in active]
+        end = self._expected.end(
+            to_create=self._to_create,
             queue=self._queue,
             ages=ages,
-            max_active=limits.max_active or max(DEFAULT_ACTIVE, len(ages)),
-            create_rate=limits.create_rate,
-            next_create=next_create,
-            job_seconds=job_seconds,
+            limits=self._limits,
+            next_create=stats.next_create or 0.0,
+            now=now,
         )
-        last_create = seconds_to_last_create(min(self._queue, to_create), limits.create_rate, next_create)
-        earliest = earliest_end(to_create=to_create, ages=ages, last_create=last_create, job_seconds=job_seconds)
-        return None if found is None else self._end.shown(found, earliest, now)
+        held_by = "" if stats.paused_by is None else described(stats.paused_by)
+        return View(
+            self._counts,
+            time.time(),
+            [_active(item, *self._polls[item.ref]) for item in active],
+            end,
+            self._expected.usual,
+            stats.left,
+            now - self._started,
+            stats.next_create,
+            "too many failures: nothing more is begun" if stats.stopped else held_by,
+        )
 
     @property
     def _to_create(self) -> int:
@@ -194,3 +186,28 @@ class RunDisplay:
         if self._limit is None or self._planned_at_first is None:
             return planned
         return max(min(planned, self._limit - (self._planned_at_first - planned)), 0)
+
+
+def _active(item: ActiveItem, polls: int, pr_link: str | None) -> Active:
+    state = State.SENDING if item.state is State.SENDING else State.ACTIVE
+    return Active(item.key, item.prompt, state, item.age, polls, pr_link)
+
+
+async def recent_durations(journal: Journal) -> list[float]:
+    """Return how many seconds jobs took that ended of late, the newest first.
+
+    Raises:
+        JournalError: The journal can't be read.
+    """
+    return [seconds for _, seconds, _, has_ended in await journal._entries.durations(_MOST_DURATIONS) if has_ended]
+
+
+async def longest_queue(journal: Journal, limits: FleetLimits, counts: Mapping[State, int]) -> int:
+    """Return how many planned items share one limit of the rate.
+
+    Raises:
+        JournalError: The journal can't be read.
+    """
+    if limits.create_rate is None or limits.create_rate.scope == "all":
+        return counts[State.PLANNED]
+    return max((await journal._entries.planned_counts()).values(), default=0)

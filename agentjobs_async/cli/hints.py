@@ -3,11 +3,11 @@
 import shlex
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from agentjobs_async import JobRef
+from agentjobs_async import Estimate, JobRef
 from agentjobs_async.cli._output.columns import shortened
 from agentjobs_async.cli._output.screen import Screen
 
@@ -71,7 +71,7 @@ def show_unknown(screen: Screen, rows: Sequence["JournalRow"], journal: str | No
     if shown:
         screen.notice("May have started an agent; look at the project:")
     for row in shown:
-        screen.notice(f"  {row.key}: {shortened(row.prompt, _PROMPT_COLUMNS)}")
+        screen.notice(f"  {in_words(row.key)}: {shortened(row.prompt, _PROMPT_COLUMNS)}")
     if len(rows) > len(shown):
         screen.notice(f"  … and {len(rows) - len(shown)} more: agentjobs status shows all")
     if shown and journal is not None:
@@ -80,6 +80,32 @@ def show_unknown(screen: Screen, rows: Sequence["JournalRow"], journal: str | No
             key = shlex.quote(row.key)
             words = f"--job JOB -- {key}" if key.startswith("-") else f"{key} --job JOB"
             screen.command(f"  {_program()} resolve {shlex.quote(journal)} {words}")
+
+
+def show_retry(screen: Screen, journal: str, failed: int, options: Sequence[str], bound: Sequence[str] = ()) -> None:
+    """Show the command that tries failed items again, if there are any."""
+    if failed:
+        screen.notice(f"{failed:,} failed; try {'it' if failed == 1 else 'them'} again with:")
+        screen.command(f"  {resume_command(journal, [*options, '--retry-failed', *bound])}")
+
+
+def show_advice(screen: Screen, advice: Mapping[str, int]) -> None:
+    """Show what to do about errors, each advice once, with the number of items that it is for."""
+    for words, number in advice.items():
+        screen.notice(f"{words[:1].upper()}{words[1:]}{f' ({number:,} items)' if number > 1 else ''}.")
+
+
+def in_words(key: str) -> str:
+    """Return a key as it stands in a sentence: one that is a number reads as no count."""
+    return f"item {key}" if key.isdecimal() else key
+
+
+def ends_in(left: Estimate, jobs: int = 2) -> str:
+    """Return in words when one of `jobs` active jobs ends: "an active job ends in about 2 min, 9 of 10 within 5 min".
+
+    With one job only, the words are "ends in ...", to follow its name.
+    """
+    return f"ends in {left}" if jobs == 1 else f"an active job ends in {left}"
 
 
 def _program() -> str:

@@ -44,9 +44,9 @@ def test_trouble(service: EmulatorThread, capsys: Captured) -> None:
 
 
 def test_json_when_it_fails(service: EmulatorThread, capsys: Captured) -> None:
-    """An `ended` event without a job has its error and its outcome."""
+    """An `ended` event without a job has its error and its state."""
     service.inject("500")
     assert main(["run", "Tidy up", "--json"]) == 4
     ended = json.loads(capsys.readouterr().out.splitlines()[0])
-    assert (ended["job"], ended["status"], ended["outcome"]) == (None, None, "unknown")
-    assert "an agent may have been started" in ended["error"]
+    assert (ended["job"], ended["status"], ended["state"]) == (None, None, "unknown")
+    assert ended["error"].startswith("HTTP 500 after the prompt was sent")

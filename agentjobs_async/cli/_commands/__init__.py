@@ -1,1 +1,0 @@
-"""The commands and their options; only these modules and `commands` know click."""
