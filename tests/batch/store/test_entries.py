@@ -289,6 +289,44 @@ async def test_a_claim_whose_answer_is_lost(journal: Journal, monkeypatch: pytes
     assert found == [State.PLANNED, State.PLANNED, State.SENDING]
 
 
+async def test_a_claim_that_is_repeated_later(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A claim that is executed once more after it was taken back is taken back again: nobody would send it."""
+    entries = journal._entries
+    await journal.add(items(1))
+    asked: list[Any] = []
+    write = entries._database.write
+
+    async def lost(*statements: Any, **settings: Any) -> Any:
+        asked.append((statements, settings))
+        await write(*statements, **settings)
+        raise LostAnswersError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(entries._database, "write", lost)
+        with pytest.raises(LostAnswersError):
+            await entries.claim("k0")
+    assert await entries.take_back() == ("k0",)
+    ((statements, settings),) = asked
+    await write(*statements, **settings)  # as over a connection that broke in between
+    assert await state_of(journal, "k0") is State.SENDING
+    assert await entries.take_back() == ("k0",)
+    assert await state_of(journal, "k0") is State.PLANNED
+
+
+async def test_very_many_claims_without_an_answer(journal: Journal) -> None:
+    """Any number of claims without an answer, or left by their senders, is looked for: no statement is too long."""
+    entries, now = journal._entries, asyncio.get_running_loop().time()
+    await journal.add(items(2))
+    claims = [str(await entries.claim(key)) for key in ("k0", "k1")]
+    entries._unanswered = {f"claim {number}": (f"key {number}", now) for number in range(20_000)}
+    entries._unanswered[claims[0]] = ("k0", now)
+    entries._left = {f"claim {number}": f"key {number}" for number in range(20_000)}
+    entries.leave_claim("k1", claims[1])
+    assert await entries.take_back() == ("k0",)
+    assert await state_of(journal, "k1") is State.UNKNOWN
+    assert entries._left == {}
+
+
 async def test_a_claim_that_is_cut_off(journal: Journal) -> None:
     """A claim that was cancelled in flight leaves no row behind that is sending, whether it was carried out or not."""
     await journal.add(items(20))
