@@ -37,7 +37,7 @@ class Where:
     Attributes:
         states: They are in one of these states, given by their names or as `State`.
         project: They name this project. Items of the session's own project name one only once they were sent.
-        text: It occurs in the key, the prompt or the error, in the same case.
+        text: It occurs in key, prompt or error (same case).
         older_than: They were changed last more than this many seconds ago, by the journal's clock.
 
     Raises:

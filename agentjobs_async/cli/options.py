@@ -313,7 +313,7 @@ _FILTER_OPTIONS: Final = {
         help="Items in this state; repeatable.",
     ),
     "text": click.option(
-        "--grep", "text", metavar="TEXT", type=TEXT, help="Items with this text in key, prompt or reason."
+        "--grep", "text", metavar="TEXT", type=TEXT, help="Items with this text in key, prompt or error (same case)."
     ),
     "project": click.option("--project", metavar="ID", type=TEXT, help="Items of this project."),
     "older_than": click.option(
