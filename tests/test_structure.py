@@ -109,7 +109,7 @@ LINES = {
     "report": 2222,
     "testing": 2347,
     "prometheus": 123,
-    "cli": 6720,
+    "cli": 6722,
 }
 """Of each room."""
 
@@ -306,7 +306,6 @@ def test_budgets() -> None:
 def test_private_modules_have_no_list_of_names() -> None:
     """No private module has an `__all__`: a leading underscore says as much."""
     found = [module for module in FILES if is_private(module) and "\n__all__ =" in text_of(module)]
-    found = [module for module in found if not module.startswith("cli.")]
     assert found == []
 
 

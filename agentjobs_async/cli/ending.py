@@ -8,7 +8,7 @@ from typing import Final
 from attrs import frozen
 
 from agentjobs_async import JobRef, JournalError
-from agentjobs_async.batch import Journal, JournalRow, State, Where
+from agentjobs_async.batch import Journal, JournalRow, State
 from agentjobs_async.batch._active_jobs import ActiveJobs
 from agentjobs_async.cli._input.tasks import Refusal
 from agentjobs_async.cli._output.github import StepSummary
@@ -26,10 +26,9 @@ from agentjobs_async.cli.hints import (
 from agentjobs_async.cli.hooks import OpenJobs
 from agentjobs_async.cli.lines import Report
 from agentjobs_async.cli.outcomes import Outcome, exit_code
+from agentjobs_async.cli.own_journals import count_of_retried
 from agentjobs_async.cli.process import Context
 from agentjobs_async.cli.results import outcomes_of, row_result
-
-__all__ = ["Ending", "tally"]
 
 _READING_SECONDS: Final = 30.0  # for all rows, as below
 _LOOK_SECONDS: Final = 5.0  # a database that is gone does not hold up the end
@@ -74,13 +73,12 @@ class Ending:
         Raises:
             Exception: `fault`, after all is shown.
         """
-        counts = await self._show_journal(refusals)
+        counts, retried = await self._show_journal(refusals)
         if refusals:  # shown before the first create, perhaps thousands of lines above
             self.context.screen.notice(f"{len(refusals):,} refused, and not in the journal: see the beginning.")
         outcomes = outcomes_of(counts or {}, self.display.timed_out.values())
         outcomes[Outcome.REFUSED] += len(refusals)
-        goes_on = counts is None or await self._count_of_retried(counts) > 0
-        open_anyway = [Outcome.ACTIVE] if goes_on else []
+        open_anyway = [Outcome.ACTIVE] if counts is None or retried else []
         code = exit_code([*open_anyway, *+outcomes], fault)
         stopped_with = self.context.interruption.exit_code
         self.report.summary(outcomes, code if stopped_with is None else stopped_with)
@@ -97,17 +95,22 @@ class Ending:
         if self._outlives_the_command and self.journal._opened.is_in_place:
             self.context.screen.write_unbuffered(f"Resume with: {self._resume_command()}")
 
-    async def _show_journal(self, refusals: Sequence[Refusal]) -> Mapping[State, int] | None:
-        """Show all but the summary; return the counts of the journal, `None` if it can't be read."""
+    async def _show_journal(self, refusals: Sequence[Refusal]) -> tuple[Mapping[State, int] | None, int]:
+        """Show all but the summary.
+
+        Return the counts of the journal, `None` if it can't be read, and how many failed items this command, given
+        again, would send again.
+        """
         try:
             async with asyncio.timeout(_LOOK_SECONDS):
                 counts = await self.journal.counts()
                 unknown = await self.journal.unknown()
+                retried = await count_of_retried(self.journal, self.max_tries)
         except (JournalError, TimeoutError):
             self._show_jobs(self.jobs.all, "The journal can't be read")
             if self.journal._opened.is_in_place:
                 self._offer("When the journal can be read again, resume with:")
-            return None
+            return None, 0
         # An empty one that was there before may be a copy without its log: `tally` says so.
         words = tally(counts) if any(counts.values()) or not refusals else "Nothing was planned."
         await self._show_results(words, counts)
@@ -118,9 +121,9 @@ class Ending:
         elif any(number for state, number in counts.items() if state.is_open):
             await self._show_time_left()
             self._show_way_on(counts)
-        elif not self.is_own or (unknown and self._outlives_the_command):  # else the journal is about to be removed
-            await self._show_retry(counts)
-        return counts
+        elif not self.is_own or (self._outlives_the_command and (unknown or retried)):  # else it is about to be removed
+            self._show_retry(counts, retried)
+        return counts, retried
 
     async def _show_results(self, words: str, counts: Mapping[State, int]) -> None:
         """Show all items together, where that is wanted: all rows are read once, and for that only."""
@@ -165,26 +168,11 @@ class Ending:
             twice = "Resume with this; the same run again would create all of them again:"
             self._offer(twice if is_sent else "Nothing was sent. Resume with:")
 
-    async def _show_retry(self, counts: Mapping[State, int]) -> None:
+    def _show_retry(self, counts: Mapping[State, int], retried: int) -> None:
         """Show the command that tries failed items again, if there are any that may have another try."""
-        if self.max_tries == 1:
-            failed, bound = sum(counts[state] for state in State if state.has_failed), []
-        else:
-            failed = await self._count_of_retried(counts)
-            bound = [] if self.max_tries is None else ["--max-tries", str(self.max_tries)]
+        failed = sum(counts[state] for state in State if state.has_failed) if self.max_tries == 1 else retried
+        bound = [] if self.max_tries in {1, None} else ["--max-tries", str(self.max_tries)]
         show_retry(self.context.screen, self.journal.address, failed, self.to_resume, bound)
-
-    async def _count_of_retried(self, counts: Mapping[State, int]) -> int:
-        """Return how many failed items this command, given again, would send again: they have tries left."""
-        failed = [state for state in counts if state.has_failed and counts[state]]
-        if self.max_tries == 1 or not failed:
-            return 0
-        if self.max_tries is None:
-            return sum(counts[state] for state in failed)
-        retried = 0
-        async for row in self.journal.rows(where=Where(states=failed)):
-            retried += row.tries < self.max_tries
-        return retried
 
     @property
     def _is_emulated(self) -> bool:

@@ -20,7 +20,7 @@ _PREFIX: Final = "run-"
 _SUFFIX: Final = ".db"
 BESIDE: Final = ("", "-wal", "-shm", ".lock")
 """What the names of a journal's files end with, the journal first: without it the others mean nothing."""
-_ENDED: Final = frozenset({State.COMPLETED, State.FAILED, State.ARCHIVED, State.REJECTED, State.ABANDONED})
+_ENDED: Final = frozenset(state for state in State if not state.is_open and state is not State.UNKNOWN)
 
 
 def directory() -> Path:
@@ -69,15 +69,16 @@ def new_journal(*, temporary: bool) -> Iterator[str]:
 
 
 @asynccontextmanager
-async def open_for_run(journal: str, *, own: bool) -> AsyncIterator["Journal"]:
+async def open_for_run(journal: str, *, own: bool, max_tries: int | None) -> AsyncIterator["Journal"]:
     """Open the journal of a run, and remove the file after the block if nothing needs it.
 
-    That is a new one in which nothing was planned; and one of a run without `--journal`, if all of its items have ended
-    and no error leaves the block: resuming it can still complete a file of results.
+    That is a new one in which nothing was planned; and one of a run without `--journal`, if all of its items have
+    ended, none would be tried again, and no error leaves the block: resuming it can still complete a file of results.
 
     Args:
         journal: The file or URL.
         own: Whether it is that of a run without `--journal`.
+        max_tries: As in `count_of_retried`.
 
     Raises:
         InvalidInputError: A new one of a run without `--journal` cannot be written.
@@ -93,10 +94,23 @@ async def open_for_run(journal: str, *, own: bool) -> AsyncIterator["Journal"]:
             finally:
                 if own or (is_new and not opened.is_shared):  # a server that is gone is asked nothing
                     with suppress(JournalError):
-                        occurring = {state for state, number in (await opened.counts()).items() if number}
+                        retried = await count_of_retried(opened, max_tries)
+                        found = {state for state, number in (await opened.counts()).items() if number}
+                        occurring = found | {State.PLANNED} if retried else found
     finally:
         if occurring <= removable:
             remove(opened.address)  # it is closed by now: Windows does not remove open files
+
+
+async def count_of_retried(journal: "Journal", max_tries: int | None) -> int:
+    """Return how many failed items the same run again would try again: those that had fewer than `max_tries` tries.
+
+    1 stands for a run that tries none again; `None` is no bound.
+    """
+    if max_tries == 1:
+        return 0
+    failed = journal.rows(where=batch.Where(states=[state for state in State if state.has_failed]))
+    return sum([max_tries is None or row.tries < max_tries async for row in failed])
 
 
 def remove(journal: str) -> None:

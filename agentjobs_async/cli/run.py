@@ -219,7 +219,7 @@ async def _run(
         silence = SilenceHook(lambda: display.show_silence(service.base_url))
         session = await stack.enter_async_context(service.session(screen.notice, hooks=[*display.hooks, jobs, silence]))
         place = journal or stack.enter_context(own_journals.new_journal(temporary=service.emulated))
-        opened = await stack.enter_async_context(own_journals.open_for_run(place, own=is_own))
+        opened = await stack.enter_async_context(own_journals.open_for_run(place, own=is_own, max_tries=max_tries))
         timeout = (await kept_limits(screen, opened, limits)).timeout
         if service.emulated:
             await _show_lost_jobs(screen, opened)

@@ -97,6 +97,16 @@ def test_unknown_items_are_kept(service: EmulatorThread, state_directory: Path, 
     assert left(state_directory) == []
 
 
+def test_what_is_tried_again_is_kept(service: EmulatorThread, state_directory: Path, capsys: Captured) -> None:
+    """A journal whose failed items have tries left is kept for the next one, and removed after the last."""
+    service.live("failed")
+    assert main(["run", "a x", "--retry-failed", "--max-tries", "2"]) == 4
+    journal = the_journal(state_directory)
+    assert capsys.readouterr().err.endswith(" --retry-failed --max-tries 2\n")
+    assert main(["resume", str(journal), "--retry-failed", "--max-tries", "2"]) == 1
+    assert left(state_directory) == []
+
+
 def test_status_of_several(service: EmulatorThread, state_directory: Path, capsys: Captured) -> None:
     """All left journals are listed, one that a run is using and one that is broken too."""
     assert main(["status"]) == 0
