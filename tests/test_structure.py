@@ -109,11 +109,11 @@ LINES = {
     "report": 2222,
     "testing": 2347,
     "prometheus": 123,
-    "cli": 6722,
+    "cli": 6720,
 }
 """Of each room."""
 
-CROWDED = {"cli": 27}
+CROWDED = {"cli": 26}
 """The folders with more modules than they should have, and how many they may have until then."""
 
 SMALL: set[str] = set()

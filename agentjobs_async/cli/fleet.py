@@ -13,7 +13,7 @@ import click
 from agentjobs_async import InvalidInputError, JournalError
 from agentjobs_async._text import one_line
 from agentjobs_async.batch import BatchResult, BatchWorker, FleetLimits, Journal, State
-from agentjobs_async.cli._input.tasks import Refusal, Tasks, show_refusal, show_repeats
+from agentjobs_async.cli._input.tasks import Tasks, show_refused
 from agentjobs_async.cli._output.logs import LogLines
 from agentjobs_async.cli._output.screen import Screen
 from agentjobs_async.cli.display import RunDisplay
@@ -99,10 +99,7 @@ async def _submit(context: Context, tasks: Tasks, address: str, changes: Mapping
     async with _shared(address) as journal:
         limits = await changed_limits(journal, changes)
         refused = await submit_items(tasks.items, journal=journal, chunk=chunk)
-    refusals = [*tasks.refusals, *(Refusal(item.key, str(why), key=item.key) for item, why in refused)]
-    for refusal in refusals:
-        show_refusal(context.screen, refusal)
-    show_repeats(context.screen, tasks)
+    refusals = show_refused(context.screen, tasks, refused)
     context.screen.notice(
         f"{len(tasks.items) - len(refused)} submitted, {len(refusals)} refused; {_limits_text(limits)}."
     )

@@ -13,8 +13,8 @@ from attrs import frozen
 from agentjobs_async import AgentJobsSession, InvalidInputError
 from agentjobs_async.batch import Batch, BatchItem, Journal, Refusals, State, Where, run_batch
 from agentjobs_async.cli import own_journals
-from agentjobs_async.cli._input.tasks import Refusal, Tasks, show_refusal, show_repeats
-from agentjobs_async.cli._output.columns import shortened
+from agentjobs_async.cli._input.tasks import Refusal, Tasks, show_refused
+from agentjobs_async.cli._output.columns import fitted, shortened
 from agentjobs_async.cli._output.logs import LogLines
 from agentjobs_async.cli._output.screen import Screen, Styled
 from agentjobs_async.cli.display import RunDisplay
@@ -49,7 +49,6 @@ from agentjobs_async.cli.process import Context, run_action
 from agentjobs_async.cli.report import ReportFile
 from agentjobs_async.cli.results import Result, item_document
 from agentjobs_async.cli.service import Service
-from agentjobs_async.cli.wrapping import fitted
 
 _MOST_UNASKED: Final = 100  # creates that a terminal is not asked about
 _AT_ONCE: Final = 500  # planned in one commit; half a second at the most until it can be stopped
@@ -286,11 +285,7 @@ class _Run:
             if self.ending.is_own:  # nothing was sent, and the same command plans all of them again
                 own_journals.remove(self.journal.address)
             raise
-        refusals = [*tasks.refusals, *(Refusal(item.key, str(why), key=item.key) for item, why in refused)]
-        for refusal in refusals:
-            show_refusal(self.context.screen, refusal)
-        show_repeats(self.context.screen, tasks)
-        return refusals
+        return show_refused(self.context.screen, tasks, refused)
 
     async def to_the_end(self, refusals: Sequence[Refusal]) -> int:
         """Run the journal to its end, and return the exit code."""

@@ -10,7 +10,7 @@ from attrs import field, frozen
 from agentjobs_async import InvalidInputError
 from agentjobs_async._text import one_line
 from agentjobs_async._validation import checked_prompt
-from agentjobs_async.batch import BatchItem
+from agentjobs_async.batch import BatchItem, Refusals
 from agentjobs_async.cli._input.records import Record, read_text, records_of, table_format
 from agentjobs_async.cli._output.screen import Screen
 
@@ -225,6 +225,15 @@ def _item(document: Mapping[str, Any], default_key: str) -> BatchItem | str:
 def show_refusal(screen: Screen, refusal: Refusal) -> None:
     """Show a task that is not sent, and why."""
     screen.notice(f"{refusal.name} ", ("refused", "bold red"), f": {refusal.reason}")
+
+
+def show_refused(screen: Screen, tasks: Tasks, refused: Refusals) -> list[Refusal]:
+    """Show all tasks that are not sent, those that a journal refused too, and the repeats; return the refusals."""
+    refusals = [*tasks.refusals, *(Refusal(item.key, str(why), key=item.key) for item, why in refused)]
+    for refusal in refusals:
+        show_refusal(screen, refusal)
+    show_repeats(screen, tasks)
+    return refusals
 
 
 def show_repeats(screen: Screen, tasks: Tasks) -> None:

@@ -1,4 +1,5 @@
-from agentjobs_async.cli._output.columns import columns_of, cut_at_a_word, cut_in_the_middle, padded, shortened
+from agentjobs_async.cli._output.columns import columns_of, cut_at_a_word, cut_in_the_middle, padded, shortened, wrapped
+from tests.cli.checks import unexpected
 
 
 def test_shortened() -> None:
@@ -36,3 +37,15 @@ def test_cut_in_the_middle() -> None:
 def test_padded() -> None:
     """A padded text takes exactly its columns, wide letters included."""
     assert [columns_of(padded(text, 6)) for text in ("a", "abcdefg", "文档文档", "a文档文", "\x1b")] == [6] * 5
+
+
+def test_wrapped() -> None:
+    """A line is broken between words, further lines stand below its last cell, and no word is cut."""
+    lines = {
+        "short": ["short"],
+        "four words that wrap here": ["four words that wrap", "here"],
+        "  130  stopped by Ctrl-C; 143 by it": ["  130  stopped by", "      Ctrl-C; 143 by", "      it"],
+        "a https://example.com/a-long-link b": ["a", "https://example.com/a-long-link", "b"],
+    }
+    assert unexpected(lines, lambda line: wrapped(line, 20).split("\n")) == {}
+    assert wrapped("four words that wrap", 15, indent=4) == "    four words\n    that wrap"
