@@ -48,7 +48,7 @@ class DurableRows:
         """
         owner = self._entries.owner
         notified = func.coalesce(_ROW.notified_state, _NOT_TOLD)
-        times = dict.fromkeys(("planned_at", "updated_at", "changed_at"), self._entries.now())
+        times = statements.planned_times(self._entries.now())
         planning = statements.plan(
             self._database.backend.insert(ENTRIES),
             {"run": uuid4().hex, "owner": owner, "notified_state": _NOT_TOLD, **times},

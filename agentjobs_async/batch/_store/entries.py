@@ -125,12 +125,10 @@ class Entries(Reader):
         Left out are items whose key is that of another prompt or project, and those whose key came on an earlier page
         of the same source.
         """
-        planning, same = statements.planning(self._database.backend.insert), dict[str, Any](run=f"{source}.{page}")
-        times = dict.fromkeys(("planned_at", "updated_at", "changed_at"), self._clock())
-        if isinstance(times["planned_at"], ColumnElement):  # by a server's clock
-            planning = planning.values(times)
-        else:
-            same |= times
+        now, same = self._clock(), dict[str, Any](run=f"{source}.{page}")
+        clock = now if isinstance(now, ColumnElement) else None
+        same |= statements.planned_times(now) if clock is None else {}
+        planning = statements.planning(self._database.backend.insert, clock)
         rows: list[dict[str, Any]] = [
             {"key": item.key, "prompt": item.prompt, "project_id": item.project_id, **same} for item in items
         ]

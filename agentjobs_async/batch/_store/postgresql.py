@@ -1,6 +1,7 @@
 """A journal on PostgreSQL: how it is reached, whether it is one, and how a new one is made."""
 
 from collections.abc import Mapping
+from functools import cache
 from importlib.resources import files
 from math import ceil
 from typing import Any, Final
@@ -94,8 +95,11 @@ def connect_arguments(place: ServerAddress) -> dict[str, Any]:
     return {**_CONNECTING, **settings, **place.secrets}
 
 
+@cache
 def server_clock() -> ColumnElement[float]:
     """Return the server's clock: seconds since the epoch, as an expression that is one moment within a statement.
+
+    It is always the same object, so that a statement with it is built once.
 
     It is read before the statement looks at any row: otherwise a statement that had to wait for a lock would compare
     the time at which it got the lock with heartbeats from before, and take living owners for dead.

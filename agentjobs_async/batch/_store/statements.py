@@ -35,9 +35,17 @@ MOVES_RECORDED: Final = select(MOVES.c.direction, MOVES.c.mark, MOVES.c.place, M
 
 
 @cache
-def planning(insert: Callable[[Table], Insert]) -> ReturningInsert[Any]:
-    """Return `plan` for rows that have all their values. It is built once: building it costs more than executing it."""
-    return plan(insert(ENTRIES), {})
+def planning(insert: Callable[[Table], Insert], clock: ColumnElement[float] | None) -> ReturningInsert[Any]:
+    """Return `plan` for rows that have all their values, but for the times where a server's clock sets them.
+
+    It is built once: building it costs more than executing it.
+    """
+    return plan(insert(ENTRIES), {} if clock is None else planned_times(clock))
+
+
+def planned_times(now: Moment) -> dict[str, Moment]:
+    """Return the columns that hold the time at which a row is planned."""
+    return dict.fromkeys(("planned_at", "updated_at", "changed_at"), now)
 
 
 def plan(
@@ -105,15 +113,19 @@ def move(
     borne = {name: value for name, value in wanted.items() if value is not None}
     timed = {name: value for name, value in values.items() if isinstance(value, ColumnElement)}  # by a server's clock
     plain = {name: value for name, value in values.items() if name not in timed}
-    moving = _moving(target, origin, tuple(borne), tuple(plain))
+    moving = _moving(target, origin, tuple(borne), tuple(plain), tuple(timed.items()))
     parameters = {f"its_{name}": value for name, value in {"key": key, **borne}.items()}
     parameters |= {f"new_{name}": value for name, value in plain.items()}
-    return (moving.values(timed) if timed else moving), parameters
+    return moving, parameters
 
 
 @cache
 def _moving(
-    target: State, origin: State | None, borne: tuple[str, ...], changed: tuple[str, ...]
+    target: State,
+    origin: State | None,
+    borne: tuple[str, ...],
+    changed: tuple[str, ...],
+    timed: tuple[tuple[str, ColumnElement[Any]], ...],
 ) -> ReturningUpdate[Any]:
     """Return the statement of a move. It is built once: building it costs more than executing it on SQLite."""
     allowed = origins(target)
@@ -124,7 +136,7 @@ def _moving(
     moving = update(ENTRIES).where(_ROW.state.in_([literal_column(f"'{state}'") for state in sorted(allowed)]))
     moving = moving.where(*(_ROW[name] == bindparam(f"its_{name}") for name in ("key", *borne)))
     new = {name: bindparam(f"new_{name}", type_=_ROW[name].type) for name in changed}
-    return moving.values(state=literal_column(f"'{target}'"), **new).returning(*SHOWN)
+    return moving.values(state=literal_column(f"'{target}'"), **new, **dict(timed)).returning(*SHOWN)
 
 
 def mark_sending_unknown(*conditions: ColumnElement[bool], **values: Any) -> ReturningUpdate[Any]:
