@@ -152,18 +152,20 @@ BEGIN
             USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
 
+    -- Here and below, a row is found by its key alone: with statistics from before many rows were planned, the index of
+    -- the states would look as good, and reading it takes 30 ms for 200,000 rows. No index has `state || ''`.
     -- A claim that is told again, since its answer was lost: nothing was sent under it, so it may have become unknown.
     moment := coalesce(given_now, date_part('epoch', clock_timestamp()));
     UPDATE agentjobs_entries SET state = 'sending', error = NULL, sent_at = moment, claimed_at = moment, updated_at = moment,
             changed_at = moment
-        WHERE key = its_key AND claim = its_claim AND state IN ('sending', 'unknown');
+        WHERE key = its_key AND claim = its_claim AND state || '' IN ('sending', 'unknown');
     GET DIAGNOSTICS claimed = ROW_COUNT;
     IF claimed > 0 THEN
         RETURN;
     END IF;
 
     SELECT coalesce(its_project, project_id, '') INTO planned_project FROM agentjobs_entries
-        WHERE key = its_key AND state = 'planned';
+        WHERE key = its_key AND state || '' = 'planned';
     IF NOT FOUND THEN
         RETURN;
     END IF;
@@ -185,7 +187,7 @@ BEGIN
     UPDATE agentjobs_entries SET state = 'sending', claim = its_claim, owner = its_owner, error = NULL,
             project_id = coalesce(its_project, project_id), sent_at = moment, claimed_at = moment, updated_at = moment,
             changed_at = moment
-        WHERE key = its_key AND state = 'planned';
+        WHERE key = its_key AND state || '' = 'planned';
     GET DIAGNOSTICS claimed = ROW_COUNT;
 EXCEPTION WHEN lock_not_available THEN
     -- Another claim holds the lock for long: its database or disk stands still.

@@ -319,3 +319,33 @@ def test_wrong_limits() -> None:
     for limits in (*wrong, {"unknown_for": float("inf")}):
         with pytest.raises(InvalidInputError, match=next(iter(limits))):
             FleetLimits(**limits)
+
+
+ENDED_ROWS = """
+INSERT INTO agentjobs_entries (key, prompt, state, job_id, updated_at, changed_at)
+SELECT 'old-' || n, 'p', 'completed', 'job', 0, 0 FROM generate_series(1, 50000) AS n
+"""
+PLANNED_ROWS = """
+INSERT INTO agentjobs_entries (key, prompt, state, updated_at, changed_at)
+SELECT 'new-' || n, 'p', 'planned', 0, 0 FROM generate_series(1, 20000) AS n
+"""
+
+
+def blocks_of_a_claim(database: str, key: str) -> int:
+    """Claim a row, and return how many blocks the server has read for that."""
+    claiming = f"SELECT claimed FROM agentjobs_claim('{key}', 'claim', 'owner', 'docs', NULL)"  # noqa: S608 - our own key
+    plan = execute(database, f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {claiming}")[0][0][0]["Plan"]
+    assert execute(database, f"SELECT state FROM agentjobs_entries WHERE key = '{key}'") == [("sending",)]  # noqa: S608 - the same
+    return int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
+
+
+async def test_a_claim_after_old_statistics(laid_out: str) -> None:
+    """A claim reads its own row, and not all planned ones, also where the statistics know of no planned rows yet."""
+    async with owners(laid_out, 1, max_active=7):
+        execute(laid_out, "ALTER TABLE agentjobs_entries SET (autovacuum_enabled = off)")
+        execute(laid_out, ENDED_ROWS)
+        execute(laid_out, "UPDATE agentjobs_entries SET state = 'rejected' WHERE key <> 'k0' AND state = 'planned'")
+        execute(laid_out, "VACUUM ANALYZE agentjobs_entries")
+        before = blocks_of_a_claim(laid_out, "k0")
+        execute(laid_out, PLANNED_ROWS)
+        assert blocks_of_a_claim(laid_out, "new-19999") < before + 200
