@@ -109,7 +109,7 @@ LINES = {
     "report": 2222,
     "testing": 2347,
     "prometheus": 123,
-    "cli": 6720,
+    "cli": 6734,
 }
 """Of each room."""
 

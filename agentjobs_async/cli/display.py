@@ -103,7 +103,7 @@ class RunDisplay:
         if self._out is not None:
             (self._out.write if is_open else self._out.write_once)(item_document(shown))
         if self._changes is not None and result.ref is not None:
-            self._changes.forget(result.ref)
+            self._changes.end(result.ref, result.row)
         if result.outcome is Outcome.TIMED_OUT:
             self.timed_out[result.item.key] = shown
         self._report.end(shown)

@@ -86,10 +86,10 @@ class Active(Protocol):
 
 
 class ItemChanges:
-    """A hook that reports the changes of a batch's jobs, each as it happens.
+    """A hook that reports the changes of a batch's jobs, each as it happens; a create once the journal has it.
 
-    An event names the job, and a line names the item: the item under way that has this job. Right after the create only
-    the job's label, which is the key of the item's row, says which one that is. A change of any other job is left out.
+    An event names the job, and a line names the item: the item under way that has this job. A change of any other job
+    is left out.
 
     Args:
         on_change: Called with each change.
@@ -103,15 +103,30 @@ class ItemChanges:
         self._on_change = on_change
         self._changes = JobChanges(self._report)
         self._rows: dict[JobRef, JournalRow] = {}
+        self._created: dict[JobRef, JobCreated] = {}
 
     def __call__(self, event: Event, /) -> None:
         """Report a change."""
+        match event:
+            case JobCreated(job):
+                self._created[job.ref] = event
+                return
+            case WaitStarted(ref):  # a batch waits only for jobs that its journal has
+                self._report_create(ref)
         self._changes(event)
 
-    def forget(self, ref: JobRef) -> None:
-        """Forget a job whose item has ended."""
+    def end(self, ref: JobRef, row: "JournalRow | None") -> None:
+        """Report the create of a job that was not waited for, since it had ended at once, and forget the job."""
+        if row is not None:
+            self._rows[ref] = row
+            self._report_create(ref)
         self._rows.pop(ref, None)
         self._changes.forget(ref)
+
+    def _report_create(self, ref: JobRef) -> None:
+        created = self._created.pop(ref, None)
+        if created is not None:
+            self._changes(created)
 
     def _report(self, change: Change) -> None:
         row = self._rows.get(change.ref) or self._find(change)
@@ -120,9 +135,8 @@ class ItemChanges:
             self._on_change(evolve(change, number=row.number, key=row.item_key, prompt=row.prompt))
 
     def _find(self, change: Change) -> "JournalRow | None":
-        label = None if change.job is None else change.job.label
         items = () if self.run is None else self.run.active()
-        return next((item.row for item in items if item.ref == change.ref or item.key == label), None)
+        return next((item.row for item in items if item.ref == change.ref), None)
 
 
 class PollCounts:

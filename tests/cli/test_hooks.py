@@ -1,7 +1,8 @@
 import asyncio
+from datetime import UTC, datetime
 
 import pytest
-from attrs import evolve
+from attrs import evolve, frozen
 
 from agentjobs_async import (
     AgentJob,
@@ -17,11 +18,22 @@ from agentjobs_async import (
     WaitEnded,
     WaitStarted,
 )
-from agentjobs_async.cli.hooks import JobChanges, OpenJobs, SilenceHook
+from agentjobs_async.batch import ActiveItem, JournalRow, State
+from agentjobs_async.cli.hooks import ItemChanges, JobChanges, OpenJobs, SilenceHook
 from agentjobs_async.cli.results import Change
 from tests.polled import REF
 
 JOB = AgentJob("job_1", "docs", "active")
+
+
+@frozen
+class OneActive:
+    """A run with one active item."""
+
+    row: JournalRow
+
+    def active(self) -> list[ActiveItem]:
+        return [ActiveItem(self.row.key, State.ACTIVE, 0.0, REF, row=self.row)]
 
 
 def test_changes() -> None:
@@ -44,6 +56,22 @@ def test_first_status() -> None:
     told: list[Change] = []
     JobChanges(told.append)(JobPolled(JOB, 1))
     assert told == [Change("status", REF, JOB)]
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_create_of_an_item(*, waits: bool) -> None:
+    """The create of an item is reported once its job is recorded: when the wait begins, or with its end."""
+    told: list[Change] = []
+    row = JournalRow("k", "x", None, State.PLANNED, None, None, None, datetime.now(UTC), 1)
+    changes = ItemChanges(told.append)
+    changes.run = OneActive(row)
+    changes(JobCreated(JOB, 0.1))
+    assert told == []
+    if waits:
+        changes(WaitStarted(REF))
+    else:
+        changes.end(REF, row)
+    assert told == [Change("created", REF, JOB, number=row.number, key=row.item_key, prompt=row.prompt)]
 
 
 def test_trouble() -> None:
