@@ -97,6 +97,7 @@ class RunDisplay:
         self._last_line_at = time.monotonic()
         if result.row is not None:
             self._expected.add(result.row)
+            self._count_end(result.row.state)
         shown = run_result(result)
         is_open = shown.outcome.is_open and result.outcome is not Outcome.UNKNOWN  # a later run may end the item
         self.advice.update([shown.advice] if shown.advice else [])
@@ -133,6 +134,12 @@ class RunDisplay:
             self._planned_at_first = self._counts[State.PLANNED]
         self._limits = await journal.limits()
         self._queue = await longest_queue(journal, self._limits, self._counts)
+
+    def _count_end(self, state: State) -> None:
+        """Count an end that is shown at once: the journal is counted from time to time."""
+        was = next((each for each in (State.ACTIVE, State.SENDING) if self._counts.get(each)), None)
+        if was is not None and not state.is_open:
+            self._counts = {**self._counts, was: self._counts[was] - 1, state: self._counts.get(state, 0) + 1}
 
     async def _show_kept_slots(self, stats: BatchStats, journal: Journal) -> None:
         """Show that nothing is sent because unknown items keep all slots, and how they are settled: once for them."""

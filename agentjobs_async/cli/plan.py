@@ -9,6 +9,7 @@ from typing import Any, Final
 import click
 from attrs import frozen
 
+from agentjobs_async._text import span
 from agentjobs_async.batch import BatchItem, FleetLimits, Journal, State, check_items
 from agentjobs_async.batch.limits import Limits, in_force
 from agentjobs_async.cli._input.tasks import Refusal, Tasks, show_refusal, show_repeats
@@ -16,6 +17,7 @@ from agentjobs_async.cli._output.columns import columns_of, cut_at_a_word, cut_i
 from agentjobs_async.cli._output.screen import Screen
 from agentjobs_async.cli.estimates import estimate
 from agentjobs_async.cli.help import command, journal_exit_codes
+from agentjobs_async.cli.hints import in_words
 from agentjobs_async.cli.options import CREATE_RATE, MAX_ACTIVE, TEXT, FiniteNumber, input_options, limit_options
 from agentjobs_async.cli.outcomes import ExitCode
 from agentjobs_async.cli.process import Context, run_action
@@ -153,9 +155,9 @@ def show_sending(
 def _show_prompt(screen: Screen, item: BatchItem) -> None:
     """Show the beginning of a prompt; on a terminal it is one line."""
     if screen.width is None:
-        screen.line(f"{item.key} would be sent: {cut_at_a_word(item.prompt, _PROMPT_COLUMNS)}")
+        screen.line(f"{in_words(item.key)} would be sent: {cut_at_a_word(item.prompt, _PROMPT_COLUMNS)}")
         return
-    words = f"{cut_in_the_middle(item.key, screen.width // 3)} would be sent: "
+    words = f"{in_words(cut_in_the_middle(item.key, screen.width // 3))} would be sent: "
     screen.line(words, cut_at_a_word(item.prompt, screen.width - columns_of(words)))
 
 
@@ -167,14 +169,10 @@ def _show_duration(screen: Screen, limits: Limits, items: Sequence[BatchItem], m
     if found.seconds:
         how, when = ("at least", "at the earliest on") if minutes is None else ("about", "about")
         end = time.strftime("%a %d %b %H:%M", time.localtime(time.time() + found.seconds))
-        screen.line(f"This takes {how} {_span(found.seconds)}: {found.binding}.")
+        screen.line(f"This takes {how} {span(found.seconds)}: {found.binding}.")
         screen.line(f"Begun now, it ends {when} {end}.")
 
 
 def _amount(value: Decimal) -> str:
     """Return an amount with as many decimals as it has, at least two."""
     return f"{value:,.{max(2, -int(value.normalize().as_tuple().exponent))}f}"
-
-
-def _span(seconds: float) -> str:
-    return f"{seconds / _HOUR:,.1f} h" if seconds >= _HOUR else f"{max(seconds / 60, 1):.0f} min"

@@ -36,6 +36,7 @@ from agentjobs_async.report.markdown import MOST_BYTES, MarkdownTable, chart_lin
 _LOOK_SECONDS: Final = 1.0
 _REST_PER_LOOK: Final = 20.0  # looking takes at most a twentieth of the database's time
 _LINE_SECONDS: Final = 60.0  # between two lines of a log
+_MOST_ALIGNED: Final = 500  # rows: any number of them takes little memory
 _MOST_ACTIVE: Final = 200  # rows: more than a terminal shows
 
 
@@ -121,11 +122,17 @@ async def _show_ways_on(context: Context, journal: Journal, given: str, counts: 
 
 
 async def _pages(journal: Journal, where: Where, counts: Mapping[State, int]) -> AsyncIterator[list[JournalRow]]:
-    """Return the rows in the order of their states, then of the input."""
+    """Return the rows in the order of their states, then of the input, in lists that are laid out together."""
+    pending: list[JournalRow] = []
     for state in State:
         if counts[state] and (where.states is None or state in where.states):
             async for page in journal.rows(where=attrs.evolve(where, states={state})).pages():
-                yield page
+                pending += page
+                if len(pending) >= _MOST_ALIGNED:
+                    yield pending
+                    pending = []
+    if pending:
+        yield pending
 
 
 async def _show_markdown(context: Context, where: Where, journal: Journal, counts: Mapping[State, int]) -> None:

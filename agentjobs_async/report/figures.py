@@ -96,7 +96,7 @@ def _share(count: int, total: int) -> str:
 
 
 def _median(name: str, ascending: Sequence[float], of_what: str = "") -> Tile:
-    note = f"median; p95 {_quantile_text(ascending, 0.95)}{of_what}" if ascending else ""
+    note = f"median; 9 of 10 within {_quantile_text(ascending, 0.9)}{of_what}" if ascending else ""
     return Tile(name, _quantile_text(ascending, 0.5), note)
 
 

@@ -61,10 +61,13 @@ def decimal(value: float, digits: int) -> str:
 
 
 def span_text(seconds: float) -> str:
-    """Return a span of time as people say it: `4.2 s`, `3 min 12 s`, `2 h 05 min`."""
-    if seconds < _MINUTE_SECONDS:
-        return f"{decimal(seconds, 2 if seconds < 1 else 1 if seconds < _TEN_SECONDS else 0)} s"
-    minutes, rest = divmod(math.floor(seconds + 0.5), _MINUTE_SECONDS)
-    if seconds < _HOUR_SECONDS:
-        return f"{minutes} min {rest} s"
-    return f"{minutes // _MINUTE_SECONDS} h {minutes % _MINUTE_SECONDS:02} min"
+    """Return a span of time as people say it: `4.2 s`, `3 min 12 s`, `2 h 05 min`; as the page's script does it."""
+    whole = math.floor(seconds + 0.5)
+    if whole < _MINUTE_SECONDS:
+        digits = 2 if seconds < 1 else 1 if seconds < _TEN_SECONDS else 0
+        return f"{decimal(seconds, digits).rstrip('0').rstrip('.') if digits else whole} s" if seconds else "0 s"
+    minutes, rest = divmod(whole, _MINUTE_SECONDS)
+    if whole < _HOUR_SECONDS:
+        return f"{minutes} min {rest} s" if rest else f"{minutes} min"
+    hours, minutes = divmod(minutes, _MINUTE_SECONDS)
+    return f"{hours} h {minutes:02} min" if minutes else f"{hours} h"

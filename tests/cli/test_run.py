@@ -335,7 +335,7 @@ def test_limits_in_the_journal(service: EmulatorThread, tasks: Path, db: str, ca
     told = capsys.readouterr().err
     assert "With the limits that the journal keeps: 7 jobs at once, 600 s for each job, 3 creates in flight.\n" in told
     assert main(["plan", "a", "--journal", db, "--minutes", "60"]) == 0
-    assert "This takes about 1.0 h: --max-active 7 decides." in capsys.readouterr().out
+    assert "This takes about 1 h: --max-active 7 decides." in capsys.readouterr().out
 
 
 def test_a_run_that_stops_itself(service: EmulatorThread, tasks: Path, db: str, capsys: Captured) -> None:

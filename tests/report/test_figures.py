@@ -34,8 +34,8 @@ def test_figures() -> None:
         ("completed", "100"),
     ]
     assert [(tile.value, tile.note) for tile in figures.times] == [
-        ("30 min 0 s", "median; p95 57 min 0 s"),
-        ("36 s", "median; p95 36 s between polls"),
+        ("30 min", "median; 9 of 10 within 54 min"),
+        ("36 s", "median; 9 of 10 within 36 s between polls"),
         ("100.0 / h", "jobs ended"),
         ("2", "1 min 30 s in all"),
     ]

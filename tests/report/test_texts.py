@@ -26,12 +26,15 @@ def test_links() -> None:
 def test_span_text() -> None:
     """A span of time is told in the unit that suits it."""
     wanted = {
-        0: "0.00 s",
+        0: "0 s",
+        0.004: "0 s",
+        2: "2 s",
         0.25: "0.25 s",
         4.25: "4.3 s",
         59.4: "59 s",
+        59.6: "1 min",
         192: "3 min 12 s",
-        3599.6: "60 min 0 s",
+        3599.6: "1 h",
         7500: "2 h 05 min",
     }
     assert {seconds: span_text(seconds) for seconds in wanted} == wanted

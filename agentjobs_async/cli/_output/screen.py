@@ -76,6 +76,8 @@ class Screen:
     def line(self, *parts: Styled) -> None:
         """Write one line to standard output; on a terminal it is wrapped between words, never within one."""
         _print(self._out, parts)
+        if self._live is not None:
+            self._live.refresh()  # else the view would say for a moment that what has ended is under way
 
     def lines(self, lines: Iterable[tuple[Styled, ...]], *, wrap: bool = True) -> None:
         """Write the lines of a table as `line` does, or `whole_line` without `wrap`, all at once."""

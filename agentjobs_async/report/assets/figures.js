@@ -34,7 +34,7 @@ function figuresOf(store, places) {
 const rateText = (perHour) => (perHour >= 600 ? `${decimal(perHour / 60, 0)} / min` : `${decimal(perHour, 1)} / h`);
 
 function medianTile(name, ascending, ofWhat = '') {
-  const note = ascending.length ? `median; p95 ${spanText(quantile(ascending, 0.95))}${ofWhat}` : '';
+  const note = ascending.length ? `median; 9 of 10 within ${spanText(quantile(ascending, 0.9))}${ofWhat}` : '';
   return { name, value: spanText(quantile(ascending, 0.5)), note };
 }
 

@@ -56,11 +56,11 @@ function decimal(value, digits) {
 
 function spanText(seconds) {
   if (seconds === null) return NONE;
-  if (seconds < 60) return `${decimal(seconds, seconds < 1 ? 2 : seconds < 10 ? 1 : 0)} s`;
   const whole = Math.floor(seconds + 0.5);
-  const minutes = Math.floor(whole / 60);
-  if (seconds < 3600) return `${minutes} min ${whole % 60} s`;
-  return `${Math.floor(minutes / 60)} h ${String(minutes % 60).padStart(2, '0')} min`;
+  if (whole < 60) return `${Number(decimal(seconds, seconds < 1 ? 2 : seconds < 10 ? 1 : 0))} s`;
+  const [minutes, hours] = [Math.floor(whole / 60), Math.floor(whole / 3600)];
+  if (!hours) return `${minutes} min${whole % 60 ? ` ${whole % 60} s` : ''}`;
+  return `${hours} h${minutes % 60 ? ` ${String(minutes % 60).padStart(2, '0')} min` : ''}`;
 }
 
 const isoTime = (time) => new Date(time).toISOString();
