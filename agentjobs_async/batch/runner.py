@@ -10,7 +10,7 @@ from agentjobs_async._validation import checked_flag
 from agentjobs_async.batch._run.context import ItemRun, Phase
 from agentjobs_async.batch._run.feed import Feed, Items
 from agentjobs_async.batch._run.item import run_item
-from agentjobs_async.batch._run.tasks import GRACE_SECONDS, ItemTasks, check_session_and_journal, open_run
+from agentjobs_async.batch._run.tasks import GRACE_SECONDS, ItemTasks, check_session_and_journal, noted_on, open_run
 from agentjobs_async.batch.items import BatchItem, BatchResult, Outcome, checked_item
 from agentjobs_async.batch.journal import Journal
 from agentjobs_async.batch.limits import Kept, Limits, Rate, given
@@ -147,11 +147,8 @@ class Batch(AsyncIterator[BatchResult]):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         cancelled = kind is not None and issubclass(kind, asyncio.CancelledError)
-        fault = await self._leave(0.0 if cancelled else GRACE_SECONDS)
-        if fault is not None and error is None:
-            raise fault
-        if fault is not None and error is not None:
-            error.add_note(str(fault))
+        with noted_on(error):
+            await self._leave(0.0 if cancelled else GRACE_SECONDS)
 
     async def __anext__(self) -> BatchResult:
         if self._over:
@@ -177,18 +174,19 @@ class Batch(AsyncIterator[BatchResult]):
         Raises:
             JournalError: The journal could not record jobs that were created, and the iteration has not raised it.
         """
-        if (fault := await self._leave(GRACE_SECONDS)) is not None:
-            raise fault
+        await self._leave(GRACE_SECONDS)
 
-    async def _leave(self, grace: float) -> JournalError | None:
+    async def _leave(self, grace: float) -> None:
         self._over = True
         # Results are dropped, since the journal has them all: first so that no item waits for a reader that has left,
         # at the end to make room for the mark that ends the iteration of a reader in another task.
         self._drop_results()
-        fault = None if self._item_tasks is None else await self._item_tasks.close(grace)
-        self._drop_results()
-        self._results.put_nowait(None)
-        return fault
+        try:
+            if self._item_tasks is not None:
+                await self._item_tasks.close(grace)
+        finally:
+            self._drop_results()
+            self._results.put_nowait(None)
 
     def stats(self) -> BatchStats:
         """Return a snapshot.

@@ -10,7 +10,7 @@ from typing import Final, Self
 from agentjobs_async import AgentJobsError, AgentJobsSession, InvalidInputError, JournalError
 from agentjobs_async.batch._run.context import ItemRun, Phase
 from agentjobs_async.batch._run.item import run_item
-from agentjobs_async.batch._run.tasks import GRACE_SECONDS, ItemTasks, check_session_and_journal, open_run
+from agentjobs_async.batch._run.tasks import GRACE_SECONDS, ItemTasks, check_session_and_journal, noted_on, open_run
 from agentjobs_async.batch.items import BatchResult
 from agentjobs_async.batch.journal import Journal
 from agentjobs_async.batch.limits import Kept, given
@@ -70,12 +70,8 @@ class BatchWorker:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        try:
+        with noted_on(error):
             await self.aclose()
-        except JournalError as fault:
-            if error is None:
-                raise
-            error.add_note(str(fault))
 
     def start_closing(self) -> None:
         """Count the 10 s of `aclose` from now: for an engine that has something else to end first."""
@@ -93,8 +89,7 @@ class BatchWorker:
             return
         self.start_closing()
         grace = self._close_by - asyncio.get_running_loop().time()
-        if (fault := await self._item_tasks.close(max(grace, _LEAST_GRACE_SECONDS))) is not None:
-            raise fault
+        await self._item_tasks.close(max(grace, _LEAST_GRACE_SECONDS))
 
     async def run(self, keys: Sequence[str]) -> tuple[str, ...]:
         """Run the items of some hundred keys to their ends; return the keys of those that have not ended.

@@ -14,7 +14,7 @@ from agentjobs_async._loop.tasks import until_done
 from agentjobs_async._validation import checked_flag, checked_seconds
 from agentjobs_async.batch import BatchItem, Journal, JournalRow, State, Where
 from agentjobs_async.batch._run.context import Phase
-from agentjobs_async.batch._run.tasks import GRACE_SECONDS, check_session_and_journal, open_run
+from agentjobs_async.batch._run.tasks import GRACE_SECONDS, check_session_and_journal, noted_on, open_run
 from agentjobs_async.batch._store.durable_rows import DurableRows
 from agentjobs_async.batch._store.entries import Entries
 from agentjobs_async.batch.items import checked_item
@@ -129,12 +129,8 @@ class DurableJobs:
         return self
 
     async def __aexit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
-        try:
+        with noted_on(error):
             await self._leave(0.0 if isinstance(error, asyncio.CancelledError) else GRACE_SECONDS)
-        except JournalError as fault:
-            if error is None:
-                raise
-            error.add_note(str(fault))
 
     async def aclose(self) -> None:
         """Stop following: wait up to 10 s for creates and callbacks under way. Idempotent; the next start continues.
@@ -335,7 +331,7 @@ class DurableJobs:
         self._following.stop()  # first: no job that is created meanwhile is waited for
         try:
             try:
-                fault = await self._item_tasks.close(grace)
+                await self._item_tasks.close(grace)
             finally:
                 for task in self._submitting:
                     task.cancel()
@@ -345,8 +341,6 @@ class DurableJobs:
             raise
         finally:  # also where the wait before was cancelled: a scope of anyio's cancels at each turn of the loop
             await self._end_following(until)
-        if fault is not None:
-            raise fault
 
     async def _end_following(self, until: float) -> None:
         """Wait until the loop time `until` for callbacks under way; then the journal's rows are free for others."""

@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from contextvars import Context
 from math import inf
 from types import MappingProxyType
@@ -84,6 +84,17 @@ def check_session_and_journal(session: object, journal: object) -> None:
         )
     if journal.read_only:
         raise InvalidInputError("journal is open read-only: open it without read_only=True")
+
+
+@contextmanager
+def noted_on(error: BaseException | None) -> Iterator[None]:
+    """Add an error of the journal to `error`, with which a block of the caller is being left; raise it without one."""
+    try:
+        yield
+    except JournalError as fault:
+        if error is None:
+            raise
+        error.add_note(str(fault))
 
 
 async def open_run(
@@ -265,11 +276,13 @@ class ItemTasks:
                 if item.cancelled_from <= phase:
                     task.cancel()
 
-    async def close(self, grace: float = GRACE_SECONDS) -> JournalError | None:
+    async def close(self, grace: float) -> None:
         """End the run: wait for `grace` seconds for the answers of creates under way, then cut what is left.
 
-        The journal gets 3 s more to record the outcomes, or half a second where `grace` is 0. Return the error that
-        names the jobs which the journal does not have, unless a caller has got all of them already.
+        The journal gets 3 s more to record the outcomes, or half a second where `grace` is 0.
+
+        Raises:
+            JournalError: The journal does not have some jobs, which it names, and no caller has got all of them yet.
         """
         self.context.slots.close()
         self.advance(Phase.LEFT)
@@ -286,7 +299,8 @@ class ItemTasks:
             finally:
                 self.context.opened.stop_sharing_polls(self)
                 await self.context.unrecorded.close()
-        return self.context.unrecorded.untold(self._journal_fault())
+        if (fault := self.context.unrecorded.untold(self._journal_fault())) is not None:
+            raise fault
 
     def first_fault(self) -> Exception | None:
         """Return what ended the run; where the journal does not have some jobs, an error of it that names them."""

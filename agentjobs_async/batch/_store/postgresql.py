@@ -1,6 +1,8 @@
 """A journal on PostgreSQL: how it is reached, whether it is one, and how a new one is made."""
 
-from collections.abc import Mapping
+import socket
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from functools import cache
 from importlib.resources import files
 from math import ceil
@@ -27,7 +29,6 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from agentjobs_async import InvalidInputError, JournalError
 from agentjobs_async._text import one_line
-from agentjobs_async.batch._sockets import shut_down
 from agentjobs_async.batch._store.address import ServerAddress
 from agentjobs_async.batch._store.connections import AnyConnection, Backend, Read, Stamp
 from agentjobs_async.batch._store.schema import (
@@ -124,6 +125,19 @@ def server_backend(
         stamp=_stamp,
         cut=lambda: shut_down(connections),
     )
+
+
+def shut_down(connections: Iterable[Any]) -> None:
+    """Shut the sockets of psycopg's connections down: each call that waits for an answer sees the end of the stream.
+
+    Cancelling a query instead asks the server for that, and psycopg waits 10 s for one that does not answer.
+    """
+    for connection in list(connections):
+        if not connection.closed:
+            shut = socket.socket(fileno=connection.pgconn.socket)
+            with suppress(OSError):  # it broke by itself
+                shut.shutdown(socket.SHUT_RDWR)
+            shut.detach()  # it stays the connection's own
 
 
 async def _stamp(read: Read) -> Stamp:
