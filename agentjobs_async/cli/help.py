@@ -22,7 +22,7 @@ Exit codes:
   1    some failed, were archived, or were refused by the service
   2    wrong usage, nothing was sent
   3    the API key was refused
-  4    some are unfinished (timed out, unreadable), unknown, or were not sent
+  4    some are active (or timed out), unknown or planned
   130  stopped by Ctrl-C; 143 by SIGTERM; the jobs continue remotely
   141  the reader of the output has left, as after | head
 If several apply: 3, then 4, then 1.
@@ -36,20 +36,22 @@ Exit codes:
 """
 _JSON_LINES: Final = """\b
 With --json each line of output is one JSON object:
-{created}  status   number key job status           when first seen, and on each change
-  trouble  job error                       it can't be read for the time being
-  ended    number key job status prompt outcome pr_link error
-  summary  outcomes exit_code              the last line
+{created}  status   number key project job_id status
+  trouble  project job_id error, when it can't be read
+  ended    the same, and state pr_link error prompt
+  summary  states exit_code, the last line
 
-Its name is in "event"; an outcome is one of completed, failed, archived,
-rejected, not_sent, unknown, timed_out, unfinished, abandoned.
+Its name is in "event", a job's token in "job". A state is
+unknown, failed, rejected, refused (the input), timed_out,
+active, sending, planned, abandoned, archived or completed.
 """
 _ITEM_LINES: Final = """
 The number of an item is its place in the journal; the summary counts all
-items of the journal. An ended line has a "context" if its item has one: the
-fields of its record that are neither key nor part of the prompt. An item
+items of the journal. An ended line has the times of its item, its polls and
+tries, and a "context" if it has one: the fields of its record that are
+neither key nor part of the prompt. An item
 that is refused before it is planned has an ended line with number null.
---out gets the ended lines, each end of an item exactly once.
+--out gets the columns of export, each end of an item exactly once.
 """
 
 
@@ -71,7 +73,7 @@ def journal_exit_codes(success: str | None, refused: str | None = None) -> str:
 
 ALL_COMPLETED: Final = exit_codes("all completed, but for what was abandoned")
 RUN_PAGE: Final = "\n".join(
-    (_JSON_LINES.format(created="  created  number key job status prompt\n"), _ITEM_LINES, ALL_COMPLETED)
+    (_JSON_LINES.format(created="  created  number key project job_id status prompt\n"), _ITEM_LINES, ALL_COMPLETED)
 )
 """What the pages of `run` and `resume` end with."""
 WAIT_PAGE: Final = f"{_JSON_LINES.format(created='')}\n{ALL_COMPLETED}"

@@ -163,7 +163,7 @@ def outcomes_in_words(outcomes: Mapping[Outcome, int]) -> str:
 def change_document(change: Change) -> Document:
     """Return a change as a document."""
     if change.job is None:
-        return _event(change.event, change.ref, error=change.error)
+        return _event(change.event, change.ref, **_columns_of(change.ref), error=change.error)
     fields = {"number": change.number, "key": change.key, "status": change.job.status}
     if change.event == "created":
         fields["prompt"] = change.prompt
