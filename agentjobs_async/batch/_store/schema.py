@@ -228,32 +228,21 @@ def first_row() -> dict[str, Any]:
     return {"only": 1, "layout": LAYOUT, "identity": uuid4().hex, **limit_columns(FleetLimits())}
 
 
+_PLAIN_LIMITS: Final = ("max_active", "unknown_for", "timeout", "max_sending", "polls_per_second")
+"""The limits whose columns have their names."""
+
+
 def limits_of(row: Row[Any]) -> FleetLimits:
     """Return the limits of the row."""
     rate = None
     if row.create_count is not None:
         rate = Rate(row.create_count, per=row.create_per, scope=row.create_scope, spread=bool(row.create_spread))
-    return FleetLimits(
-        row.max_active,
-        rate,
-        row.unknown_for,
-        timeout=row.timeout,
-        max_sending=row.max_sending,
-        polls_per_second=row.polls_per_second,
-    )
+    return FleetLimits(create_rate=rate, **{name: getattr(row, name) for name in _PLAIN_LIMITS})
 
 
 def limit_columns(limits: FleetLimits) -> dict[str, Any]:
     """Return the columns that hold limits."""
     rate = limits.create_rate
-    return {
-        "max_active": limits.max_active,
-        "create_count": None if rate is None else rate.count,
-        "create_per": None if rate is None else rate.per,
-        "create_scope": None if rate is None else rate.scope,
-        "create_spread": rate is not None and rate.spread,
-        "unknown_for": limits.unknown_for,
-        "timeout": limits.timeout,
-        "max_sending": limits.max_sending,
-        "polls_per_second": limits.polls_per_second,
-    }
+    of_rate = {f"create_{name}": None if rate is None else getattr(rate, name) for name in ("count", "per", "scope")}
+    of_rate["create_spread"] = rate is not None and rate.spread
+    return {name: getattr(limits, name) for name in _PLAIN_LIMITS} | of_rate
