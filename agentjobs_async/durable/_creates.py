@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from copy import deepcopy
 from typing import Final
 
 from attrs import define, field
@@ -10,10 +9,10 @@ from attrs import define, field
 from agentjobs_async import AgentJob, AgentJobsError, JobRef, JournalError, SessionClosedError
 from agentjobs_async.batch import JournalRow, State
 from agentjobs_async.batch._run.context import ItemRun, Phase
-from agentjobs_async.batch._run.item import Created, ItemCreate
+from agentjobs_async.batch._run.item import ItemCreate
 from agentjobs_async.batch._run.tasks import ItemTasks
 from agentjobs_async.durable._following import Following
-from agentjobs_async.durable.entry import DurableEntry
+from agentjobs_async.durable.entry import DurableEntry, entry_of
 from agentjobs_async.telemetry.links import last_create
 
 _HELD_SECONDS: Final = 60.0  # until a create is tried again that the server refuses for its key, or that can't be sent
@@ -106,15 +105,15 @@ class Creates:
     async def _send(self, item: ItemRun, create: _Create) -> None:
         sending = ItemCreate(item)
         sent = await sending.run()
-        if isinstance(sent, Created):
+        if isinstance(sent, AgentJob):
             item.over = True
-            create.answer(_entry(item, sent.job))
+            create.answer(entry_of(item.row, item.project_id, sent))
             if create.followed:
-                self._following.start(item.row, sent.job, last_create.get(), late=sending.is_late)
+                self._following.start(item.row, sent, last_create.get(), late=sending.is_late)
         elif sent.result is not None:
             item.over = True
             error = sent.result.error or AgentJobsError("the create gave no job")
-            create.answer(_entry(item, None, error))
+            create.answer(entry_of(item.row, item.project_id))
             if create.followed:
                 self._following.tell(item.row, item.state, error)
 
@@ -146,8 +145,3 @@ class Creates:
             row is not None and row.state.is_open and create.followed
         ):  # else it was settled by other means, and is followed as that
             self._following.start(item.row, ref, last_create.get())
-
-
-def _entry(item: ItemRun, job: AgentJob | None, error: Exception | None = None) -> DurableEntry:
-    ref, text = None if job is None else job.ref, None if error is None else str(error)
-    return DurableEntry(item.key, item.state, ref, job, deepcopy(item.row.context or {}), text)

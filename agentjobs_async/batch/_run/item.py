@@ -103,25 +103,10 @@ def pause_after(error: Exception, failures: int) -> float:
 
 
 @frozen
-class Created:
-    """The create gave a job, whose id is in the journal."""
-
-    job: AgentJob
-
-
-@frozen
 class Ended:
     """The item ends in this run: with a result, or with `None` where another owner or a later run continues with it."""
 
     result: BatchResult | None
-
-
-@frozen
-class _Again:
-    """The item is planned, and its create is to be sent later."""
-
-
-_AGAIN: Final = _Again()
 
 
 @define(eq=False)
@@ -136,8 +121,8 @@ class ItemCreate:
         """Whether another owner may have taken this one for dead since the last claim was asked for."""
         return self._lease is not None and not self._lease.holds()
 
-    async def run(self) -> Created | Ended:
-        """Send the create, as often as it is proven that no agent was started.
+    async def run(self) -> AgentJob | Ended:
+        """Return the job, whose id is in the journal then; send the create as often as no agent was started for sure.
 
         Raises:
             JournalError: The journal can't be written. A job id that it could not take is logged.
@@ -145,13 +130,12 @@ class ItemCreate:
             SessionClosedError: The session was closed.
         """
         while self.item.phase < Phase.NO_CREATES:
-            sent = await self._send()
-            if not isinstance(sent, _Again):
+            if (sent := await self._send()) is not None:
                 return sent
         return Ended(None)
 
-    async def _send(self) -> Created | Ended | _Again:
-        """Try to send the create once.
+    async def _send(self) -> AgentJob | Ended | None:
+        """Try to send the create once; return `None` where the item is planned again, and to be sent later.
 
         This is the order of a create in a batch; no step may change places:
 
@@ -175,27 +159,30 @@ class ItemCreate:
             await self.item.context.slots.take(self.item.slot)
             await permit.take_common()
             async with self.item.context.max_sending:
-                return await self._claim_and_create(permit) if self._may_go(permit) and permit.begin() else _AGAIN
+                return await self._claim_and_create(permit) if self._may_go(permit) and permit.begin() else None
         finally:
             permit.refund()
             if self.item.state is State.PLANNED:
                 self.item.context.slots.put_back(self.item.slot)
 
-    async def _claim_and_create(self, permit: Permit) -> Created | Ended | _Again:
+    async def _claim_and_create(self, permit: Permit) -> AgentJob | Ended | None:
         # While the state is `sending`, nothing but `Phase.CUT` cancels this item: its answer would be lost.
         self.item.set_state(State.SENDING)
         self.item.claim = None  # an earlier one says nothing about what is asked for now
         lease = self._lease = self.item.context.entries.lease()
         claimed = await self.item.context.entries.claim(self.item.row.key, self.item.project_id)
+        if isinstance(claimed, NoRoom):
+            self._defer(claimed)
         if not isinstance(claimed, str):
             self.item.set_state(State.PLANNED)
-            return Ended(None) if claimed is None else self._defer(claimed)
+            return Ended(None) if claimed is None else None
         self.item.claim = claimed
         if not self._may_go(permit):
             await self._plan_again(None)
-            return _AGAIN
+            return None
         if lease is not None and not lease.holds():
-            return await self._claimed_too_late()
+            await self._plan_late()
+            return None
         answer = await self._create(permit)
         if isinstance(answer, AgentJob):
             return await self._record_job(answer)
@@ -204,18 +191,17 @@ class ItemCreate:
     def _may_go(self, permit: Permit) -> bool:
         return permit.is_current and self.item.phase is Phase.RUNNING
 
-    async def _claimed_too_late(self) -> _Again:
+    async def _plan_late(self) -> None:
         """Release a claim whose owner may have been taken for dead since it was asked for; it is asked for anew."""
         _logger.warning("%r was claimed too late to be sent; the journal answers slowly", self.item.row.key)
         await self._plan_again(None)
-        return self._defer(_LATE)
+        self._defer(_LATE)
 
-    def _defer(self, room: NoRoom) -> _Again:
+    def _defer(self, room: NoRoom) -> None:
         """Defer creates of this project, or all, until there may be room, or the limits may have been raised."""
         throttles = self.item.context.throttles
         throttle = throttles.common if room.project_id is None else throttles.of(self.item.slot.project)
         throttle.defer(min(room.wait, _LONGEST_DEFERRAL_SECONDS))
-        return _AGAIN
 
     async def _create(self, permit: Permit) -> AgentJob | Exception:
         """Create the job, or return the error; the throttles get either of them at once."""
@@ -263,7 +249,7 @@ class ItemCreate:
             case Failure.INVALID | Failure.WITHHELD | Failure.FATAL:
                 permit.refund()
 
-    async def _record_job(self, job: AgentJob) -> Created | Ended:
+    async def _record_job(self, job: AgentJob) -> AgentJob | Ended:
         """Record the id, to the end even when this item is cancelled."""
         await self.item.context.unrecorded.record(self.item.key, job.ref, self._keep_job(job))
         self.item.ref = job.ref
@@ -271,32 +257,34 @@ class ItemCreate:
             self.item.set_state(State.ABANDONED)
             return self._end(Outcome.ABANDONED, AgentJobsError(self.item.row.error or "abandoned"))
         self.item.set_state(State.ACTIVE)
-        return Created(job)
+        return job
 
     async def _keep_job(self, job: AgentJob) -> None:
         row = await self.item.context.entries.keep_job(self.item.key, job.ref, last_create.get())
         if row is None:
             raise JournalError("journal: another owner changed the row meanwhile", "locked")
-        self._keep(row)
+        self.item.row = row
 
-    async def _record_failure(self, error: Exception) -> Ended | _Again:
+    async def _record_failure(self, error: Exception) -> Ended | None:
         """Record a create that gave no job, and decide whether it is sent again."""
+        entries = self.item.context.entries
         match classify(error):
             case Failure.UNKNOWN:
-                self._keep(await self.item.context.entries.mark_unknown(self.item.key, error, claim=self.item.claim))
+                await self._keep(await entries.mark_unknown(self.item.key, error, claim=self.item.claim))
                 self.item.set_state(State.UNKNOWN)
                 return self._end(Outcome.UNKNOWN, error)
             case Failure.REJECTED:
-                self._keep(await self.item.context.entries.mark_rejected(self.item.key, error, claim=self.item.claim))
+                await self._keep(await entries.mark_rejected(self.item.key, error, claim=self.item.claim))
                 self.item.set_state(State.REJECTED)
                 return self._end(Outcome.REJECTED, error)
             case Failure.WITHHELD:
-                return await self._claimed_too_late()
+                await self._plan_late()
+                return None
             case failure:
                 await self._plan_again(error)
                 return await self._postpone(failure, error)
 
-    async def _postpone(self, failure: Failure, error: Exception) -> Ended | _Again:
+    async def _postpone(self, failure: Failure, error: Exception) -> Ended | None:
         """Decide about an item that is planned again: later, or not in this run."""
         pause = pause_after(error, self.item.failures)
         self.item.failures += 1
@@ -309,18 +297,19 @@ class ItemCreate:
                 return self._end(Outcome.REJECTED, error)
             case Failure.LIMITED:
                 await self.item.context.entries.pause(pause, self.item.slot.project)
-                return _AGAIN
+                return None
             case _:
                 self.item.spent_seconds += pause
-                return _AGAIN if self.item.left_seconds > 0 else self._end(Outcome.TIMED_OUT, error)
+                return None if self.item.left_seconds > 0 else self._end(Outcome.TIMED_OUT, error)
 
     async def _plan_again(self, error: Exception | None) -> None:
-        self._keep(await self.item.context.entries.release_claim(self.item.key, error, claim=self.item.claim))
+        entries = self.item.context.entries
+        await self._keep(await entries.release_claim(self.item.key, error, claim=self.item.claim))
         self.item.set_state(State.PLANNED)
 
-    def _keep(self, row: JournalRow | None) -> None:
-        """Keep the row as it was recorded; `None` where another owner had changed it."""
-        self.item.row = row or self.item.row
+    async def _keep(self, row: JournalRow | None) -> None:
+        """Keep the row as it was recorded; read it where it is `None`, since another owner had changed it."""
+        self.item.row = row or (await self.item.context.entries.get_many([self.item.key]))[self.item.key]
 
     def _end(self, outcome: Outcome, error: Exception) -> Ended:
         return Ended(self.item.result(outcome, error))
@@ -341,13 +330,12 @@ async def run_item(item: ItemRun) -> BatchResult | None:
         SessionClosedError: The session was closed.
     """
     try:
-        target: AgentJob | JobRef | str | None = item.ref
+        target: AgentJob | JobRef | str | Ended | None = item.ref
         resumed_from.set(item.row.traceparent)  # `None` unless an earlier run created the job
         if target is None:
-            created = await ItemCreate(item).run()
-            if isinstance(created, Ended):
-                return created.result
-            target = created.job
+            target = await ItemCreate(item).run()
+        if isinstance(target, Ended):
+            return target.result
         if item.phase >= Phase.ANSWERS_ONLY:
             return None
         await item.context.slots.take(item.slot, has_job=True)
