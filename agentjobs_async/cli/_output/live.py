@@ -294,7 +294,9 @@ def _columns(width: int, key: str, state: Styled, age: str, polls: str) -> list[
 
 def _row(item: Active, key: int, width: int) -> Line:
     styled = (f"{item.state:<{_STATE}}", styled_status(item.state)[1])
-    before = _columns(width, padded(cut_in_the_middle(item.key, key), key), styled, span(item.age), str(item.polls))
+    before = _columns(
+        width, padded(cut_in_the_middle(item.key, key), key), styled, span(item.age), str(item.polls or "-")
+    )
     room = width - key - sum(len(part) for part in _columns(width, "", " " * _STATE, "", ""))
     words, link = cut_at_a_word(item.prompt, room), item.pr_link
     if link is not None and room - len(link) > _SHORTEST_PROMPT:

@@ -54,7 +54,7 @@ def test_what_it_tells() -> None:
     assert shown(found, 100)[2].endswith("100 completed  median 2 s, 9 of 10 within 5 s")
     assert lines[3].split() == ["KEY", "STATE", "AGE", "POLLS", "PROMPT,", "PULL", "REQUEST"]
     assert lines[4].split() == ["old\\x1b", "active", "2", "min", "12", "Document…", link]
-    assert lines[5].split() == ["a-very-…umber-17", "sending", "5", "s", "0", "Fix", "the", "broken", "links"]
+    assert lines[5].split() == ["a-very-…umber-17", "sending", "5", "s", "-", "Fix", "the", "broken", "links"]
     assert len(lines) == 6
 
 
