@@ -234,6 +234,13 @@ def test_exchange_and_polling_are_apart() -> None:
     assert FILES["_http"].read_text(encoding="utf-8") == FILES["_polling"].read_text(encoding="utf-8") == ""
 
 
+def test_the_screen_of_the_command_line() -> None:
+    """What draws on the screen knows no command: `cli._output` imports nothing of the room around it."""
+    drawing = [module for module in FILES if is_within(module, "cli._output")]
+    above = {(module, target) for module in drawing for target, _, _ in own_imports(module) if is_within(target, "cli")}
+    assert {(module, target) for module, target in above if not is_within(target, "cli._output")} == set()
+
+
 @cache
 def text_of(module: str) -> str:
     return FILES[module].read_text(encoding="utf-8")

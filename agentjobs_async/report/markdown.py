@@ -7,13 +7,18 @@ from typing import Final, TextIO
 
 from agentjobs_async.batch import JournalRow, State
 from agentjobs_async.report.figures import Figures, Tally
+from agentjobs_async.report.items import COLUMNS
 from agentjobs_async.report.source import Source
 from agentjobs_async.report.texts import shown
 
 __all__ = ["MOST_BYTES", "MarkdownTable", "chart_lines", "markdown_lines", "write_markdown"]
 
-_HEADER: Final = "| key | state | job | pull request | error | sent | created | seen | ended | polls | tries |"
-_TABLE_HEAD: Final = (_HEADER, f"|{' --- |' * (_HEADER.count('|') - 1)}")
+_SHOWN: Final = tuple(COLUMNS[name] for name in ("key", "state", "job_id", "pr_link", "error"))
+_TIMES: Final = tuple(COLUMNS[f"{name}_at"] for name in ("sent", "created", "seen", "ended"))
+_NUMBERS: Final = (COLUMNS["polls"], COLUMNS["tries"])
+_NAMES: Final = [column.words for column in (*_SHOWN, *_TIMES, *_NUMBERS)]
+_TABLE_HEAD: Final = (f"| {' | '.join(_NAMES)} |", f"|{' --- |' * len(_NAMES)}")
+_TO_SECONDS: Final = 19  # characters of a time in UTC
 MOST_BYTES: Final = 1_000_000
 """Of a summary of a step, with room left below GitHub's 1 MiB."""
 _MOST_TEXT: Final = 1000  # characters of a cell
@@ -90,17 +95,13 @@ def markdown_lines(rows: Iterable[JournalRow]) -> Iterator[str]:
 
 
 def _item_line(row: JournalRow) -> str:
-    cells = (row.item_key, row.state, row.job_id or "", row.pr_link or "", row.error or "")
-    times = map(_time, (row.sent_at, row.created_at, row.seen_at, row.ended_at))
-    return _row([*map(_cell, cells), *times, str(row.polls), str(row.tries)])
+    texts = [_cell(str(column.of(row) or "")) for column in _SHOWN]
+    times = [str(column.of(row) or "")[:_TO_SECONDS].replace("T", " ") for column in _TIMES]
+    return _row([*texts, *times, *(str(column.of(row)) for column in _NUMBERS)])
 
 
 def _row(cells: list[str]) -> str:
     return f"| {' | '.join(cells)} |"
-
-
-def _time(time: datetime | None) -> str:
-    return "" if time is None else f"{time:%Y-%m-%d %H:%M:%S}"
 
 
 def _cell(text: str) -> str:

@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterator
 from typing import Any, Final, TextIO
 
-from agentjobs_async.batch import JournalRow, State
+from agentjobs_async.batch import JournalRow
 from agentjobs_async.report.source import Source
 from agentjobs_async.report.texts import link_or_none, shown
 
@@ -13,7 +13,6 @@ __all__ = ["write_trace"]
 
 _MOST_TEXT: Final = 500  # characters of what a viewer shows beside a bar
 _MICROSECONDS: Final = 1_000_000
-_OPEN: Final = frozenset({State.SENDING, State.ACTIVE})
 
 _Bar = tuple[float, float, JournalRow]
 """Start and end in seconds since the epoch."""
@@ -39,7 +38,7 @@ def _bar(row: JournalRow, now: float) -> _Bar | None:
     start = row.sent_at or row.created_at
     if start is None:
         return None
-    end = now if row.state in _OPEN else (row.ended_at or row.updated_at).timestamp()
+    end = now if row.state.is_under_way else (row.ended_at or row.updated_at).timestamp()
     return start.timestamp(), max(end, start.timestamp()), row
 
 

@@ -13,7 +13,7 @@ NO_TIMES = "  |  |  |  | 0 | 1 |"
 def test_times_in_markdown() -> None:
     """A row shows its times in UTC to the second, how often its job was polled, and how often the item was tried."""
     times: dict[str, Any] = {
-        name: datetime(2026, 11, 22, hour, 5, 9, 999_999, UTC) for hour, name in enumerate(TIMES, 8)
+        name: datetime(2026, 11, 22, hour, 5, 9, 999_000, UTC) for hour, name in enumerate(TIMES, 8)
     }
     row = JournalRow("a", "x", None, State.COMPLETED, "j", None, None, datetime.now(UTC), 1, **times, polls=7, tries=2)
     head, _, line = markdown_lines([row])
