@@ -104,6 +104,7 @@ class FakeSession:
         duration: Seconds until a job ends.
         agents: How many agents were started for each prompt.
         sent: Loop time of each create, in order, with its prompt.
+        labels: By prompt, the label of its last create.
     """
 
     def __init__(self, duration: float = 0.0) -> None:
@@ -114,6 +115,7 @@ class FakeSession:
         self.agents: Counter[str] = Counter()
         self.sent: list[tuple[float, str]] = []
         self.prompts: dict[str, str] = {}
+        self.labels: dict[str, str] = {}
         self.under_way = 0
         self._limits = PollLimits(None)
         self.most_under_way = 0
@@ -134,7 +136,7 @@ class FakeSession:
         before_send: Callable[[], bool] = lambda: True,
     ) -> AgentJob:
         assert timeout > 0
-        assert label
+        self.labels[prompt] = label
         assert not retry
         await self.connect()
         if not before_send():

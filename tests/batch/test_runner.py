@@ -71,6 +71,7 @@ async def test_each_its_own_fate(journal: Journal) -> None:
     assert set(session.agents.values()) == {1}
     rows = {row.key: row async for row in journal.rows()}
     assert {result.item.key: result.row for result in results} == rows
+    assert session.labels == {row.prompt: key for key, row in rows.items()}
     assert all(row.job_id and row.pr_link and row.project_id == "docs" for row in (rows["k8"], rows["k9"]))
     assert (rows["k5"].state, rows["k0"].state, rows["k3"].error) == ("active", "rejected", None)
     assert str(rows["k0"].error).startswith("HTTP 422: no")
