@@ -100,7 +100,7 @@ class _Formatter(click.HelpFormatter):
     def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
         fitting = [(self._term(term), words) for term, words in rows]
         is_narrow = self.width < _NARROW
-        widest = 0 if is_narrow else min(max(len(term) for term, _ in fitting), col_max)
+        widest = 0 if is_narrow else max((len(term) for term, _ in fitting if len(term) <= col_max), default=0)
         indent = self.current_indent + widest + col_spacing
         for term, words in fitting:
             lines = _lines(words, self.width, indent)
