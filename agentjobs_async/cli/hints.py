@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from agentjobs_async import Estimate, JobRef
-from agentjobs_async.cli._output.columns import shortened
+from agentjobs_async.cli._output.columns import in_words, shortened
 from agentjobs_async.cli._output.screen import Screen
 
 if TYPE_CHECKING:
@@ -93,11 +93,6 @@ def show_advice(screen: Screen, advice: Mapping[str, int]) -> None:
     """Show what to do about errors, each advice once, with the number of items that it is for."""
     for words, number in advice.items():
         screen.notice(f"{words[:1].upper()}{words[1:]}{f' ({number:,} items)' if number > 1 else ''}.")
-
-
-def in_words(key: str) -> str:
-    """Return a key as it stands in a sentence: one that is a number reads as no count."""
-    return f"item {key}" if key.isdecimal() else key
 
 
 def ends_in(left: Estimate, jobs: int = 2) -> str:

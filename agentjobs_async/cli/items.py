@@ -12,9 +12,10 @@ from agentjobs_async._text import one_line
 from agentjobs_async.batch import Journal, Where
 from agentjobs_async.batch._retries import retried
 from agentjobs_async.cli._input.records import Record, apparent_format, read_text, records_of
+from agentjobs_async.cli._output.columns import in_words
 from agentjobs_async.cli._output.tables import table_lines
 from agentjobs_async.cli.help import command, journal_exit_codes
-from agentjobs_async.cli.hints import in_words, resume_command
+from agentjobs_async.cli.hints import resume_command
 from agentjobs_async.cli.options import MAX_TRIES, TEXT, filter_options, journal_before_keys
 from agentjobs_async.cli.outcomes import ExitCode, described
 from agentjobs_async.cli.process import Context, run_action

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
 from agentjobs_async._text import shown_status
-from agentjobs_async.cli._output.columns import shortened
+from agentjobs_async.cli._output.columns import in_words, shortened
 from agentjobs_async.cli._output.screen import Screen, styled_status
 from agentjobs_async.cli._output.tables import table_lines
-from agentjobs_async.cli.hints import ends_in, in_words
+from agentjobs_async.cli.hints import ends_in
 from agentjobs_async.cli.outcomes import Outcome
 from agentjobs_async.cli.results import (
     Change,

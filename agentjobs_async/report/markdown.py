@@ -1,7 +1,7 @@
 """A journal in Markdown, such as GitHub shows as the summary of a step: figures, a chart, and a table of the items."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Final, TextIO
 
@@ -11,7 +11,7 @@ from agentjobs_async.report.items import COLUMNS
 from agentjobs_async.report.source import Source
 from agentjobs_async.report.texts import shown
 
-__all__ = ["MOST_BYTES", "MarkdownTable", "chart_lines", "markdown_lines", "write_markdown"]
+__all__ = ["MOST_BYTES", "MarkdownTable", "chart_lines", "write_markdown"]
 
 _SHOWN: Final = tuple(COLUMNS[name] for name in ("key", "state", "job_id", "pr_link", "error"))
 _TIMES: Final = tuple(COLUMNS[f"{name}_at"] for name in ("sent", "created", "seen", "ended"))
@@ -86,12 +86,6 @@ class MarkdownTable:
             yield line
         if written < self._rows:
             yield from ("", f"… and {self._rows - written:,} more")
-
-
-def markdown_lines(rows: Iterable[JournalRow]) -> Iterator[str]:
-    """Return a table of items in Markdown, with the markup in every text escaped. Times are in UTC."""
-    yield from _TABLE_HEAD
-    yield from map(_item_line, rows)
 
 
 def _item_line(row: JournalRow) -> str:

@@ -3,11 +3,18 @@ from pathlib import Path
 from typing import Any
 
 from agentjobs_async.batch import BatchItem, Journal, JournalRow, State
-from agentjobs_async.report.markdown import markdown_lines
+from agentjobs_async.report.markdown import MOST_BYTES, MarkdownTable
 from tests.report.stage import report_of, run_some
 
 TIMES = ("planned_at", "sent_at", "created_at", "seen_at", "ended_at")
 NO_TIMES = "  |  |  |  | 0 | 1 |"
+
+
+def table_of(*rows: JournalRow) -> list[str]:
+    table = MarkdownTable()
+    for row in rows:
+        table.add(row)
+    return list(table.within(MOST_BYTES))
 
 
 def test_times_in_markdown() -> None:
@@ -16,7 +23,7 @@ def test_times_in_markdown() -> None:
         name: datetime(2026, 11, 22, hour, 5, 9, 999_000, UTC) for hour, name in enumerate(TIMES, 8)
     }
     row = JournalRow("a", "x", None, State.COMPLETED, "j", None, None, datetime.now(UTC), 1, **times, polls=7, tries=2)
-    head, _, line = markdown_lines([row])
+    head, _, line = table_of(row)
     assert head.endswith("| sent | created | seen | ended | polls | tries |")
     shown = " | ".join(f"2026-11-22 {hour:02}:05:09" for hour in range(9, 13))
     assert line == f"| a | completed | j |  |  | {shown} | 7 | 2 |"
@@ -29,9 +36,9 @@ def test_links_in_markdown() -> None:
         JournalRow("a_b", "x", None, State.COMPLETED, "job_1", f"{link}?a|b*", None, datetime.now(UTC), 1),
         JournalRow("c", "x", None, State.REJECTED, None, None, f"see_also {link}_1, or_not", datetime.now(UTC), 2),
     ]
-    lines = list(markdown_lines(rows))
-    assert lines[2] == f"| a\\_b | completed | job\\_1 | <{link}?a%7Cb*> |  |{NO_TIMES}"
-    assert lines[3] == f"| c | rejected |  |  | see\\_also <{link}_1>, or\\_not |{NO_TIMES}"
+    lines = table_of(*rows)
+    assert lines[3] == f"| a\\_b | completed | job\\_1 | <{link}?a%7Cb*> |  |{NO_TIMES}"
+    assert lines[2] == f"| c | rejected |  |  | see\\_also <{link}_1>, or\\_not |{NO_TIMES}"
 
 
 def test_what_github_makes_links_of() -> None:
@@ -39,7 +46,7 @@ def test_what_github_makes_links_of() -> None:
     link = "https://code.example/a_b/_7_?x=(1)"
     error = f"l1\n| a | <script>x</script> `*z` ({link}) www.x.example/a_b_ https://( h"
     row = JournalRow("k_1\n|", "x", None, State.REJECTED, None, link, error, datetime.now(UTC), 1)
-    _, _, line = markdown_lines([row])  # as cmark-gfm shows it right
+    _, _, line = table_of(row)  # as cmark-gfm shows it right
     assert line == (
         rf"| k\_1 \| | rejected |  | <{link}> | l1 \| a \| \<script\>x\</script\> \`\*z\` (<{link}>)"
         rf" www\.x.example/a\_b\_ https:\/\/( h |{NO_TIMES}"
@@ -52,7 +59,7 @@ async def test_summary(tmp_path: Path) -> None:
     lines = (await report_of(tmp_path / "run.db", format="markdown")).splitlines()
     assert lines[0].startswith("## ")
     assert '    "unknown" : 1' in lines[lines.index("```mermaid") :]
-    table = lines[lines.index(next(markdown_lines([]))) + 2 :]
+    table = lines[lines.index(table_of()[0]) + 2 :]
     assert [line.split(" | ")[1] for line in table][:4] == ["unknown", "failed", "rejected", "planned"]
     assert len(table) == 9
 

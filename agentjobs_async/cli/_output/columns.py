@@ -55,6 +55,11 @@ def cut_in_the_middle(text: str, columns: int) -> str:
     return shortened(shown, columns - cell_len(shown[at:])) + shown[at:]
 
 
+def in_words(key: str) -> str:
+    """Return a key as it stands in a sentence: one that is a number reads as no count."""
+    return f"item {key}" if key.isdecimal() else key
+
+
 def padded(text: str, columns: int) -> str:
     """Return the beginning of `text`, padded with blanks to `columns` columns of a terminal."""
     shown = shortened(text, columns)

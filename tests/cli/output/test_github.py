@@ -87,7 +87,7 @@ def test_commands(service: EmulatorThread, summary: Path, db: str, capsys: Captu
     assert main(["resume", db]) == 1
     assert main(["status", db]) == 1
     printed = capsys.readouterr().out
-    assert printed.count("::error::2 failed: ") == 3
+    assert printed.count("::error::item 2 failed: ") == 3
     assert printed.count("\n::error::") == printed.count("::error::")
     text = summary.read_text(encoding="utf-8")
     assert text.startswith("before\n### agentjobs\n")
@@ -105,7 +105,7 @@ def test_output_for_machines(service: EmulatorThread, db: str, capsys: Captured)
     assert main(["status", db, "--format", "jsonl"]) == 1
     printed = capsys.readouterr()
     assert [json.loads(line) for line in printed.out.splitlines()]
-    assert printed.err.count("::error::1 failed: ") == 2
+    assert printed.err.count("::error::item 1 failed: ") == 2
 
 
 def test_elsewhere(service: EmulatorThread, db: str, capsys: Captured) -> None:
