@@ -1,6 +1,7 @@
 """Connections to a journal's database: what differs between databases, and work that is repeated while one is gone."""
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextvars import Context
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
@@ -42,33 +43,45 @@ class Stamp:
     is_settled: bool = True
 
 
-@frozen
-class Backend:
+class Backend(ABC):
     """A database, and what is specific to it.
 
     Attributes:
-        insert: Returns an insert into a table, in the database's dialect.
+        engine: Opens connections.
         claim: Makes a planned row `sending`, with the parameters of `Entries.claim`. Returns no row when it is not
             planned, else (`wait`, `of_project`, `claimed`): the seconds after which there may be room, or null; the
             only project that has no room, null for all of them; the number of rows that were claimed.
         claims_apart: Whether each claim is a transaction of its own, and claims have a connection of their own.
-        fault: Returns an error of the database as a `JournalError`.
-        is_gone: Returns whether an error means that the connection broke, and a new one may help.
+        can_be_cut: Whether `cut` ends calls that wait for an answer; threads that wait for a disk can't be interrupted.
         patience: Seconds for which a database that is gone is waited for.
-        stamp: Returns the stamp of all that is committed by now; what it asks the database, it asks by `Read`.
-        cut: Breaks all connections, so that each call that waits for an answer fails at once; `None` where threads
-            wait, which can't be interrupted.
     """
 
     engine: "AsyncEngine | FileEngine"
-    insert: Callable[[Table], Insert]
     claim: Executable
     claims_apart: bool
-    fault: Callable[[BaseException], JournalError]
-    is_gone: Callable[[DBAPIError], bool]
+    can_be_cut: bool
     patience: float
-    stamp: Callable[[Read], Awaitable[Stamp]]
-    cut: Callable[[], None] | None = None
+
+    @staticmethod
+    @abstractmethod
+    def insert(table: Table) -> Insert:
+        """Return an insert into a table, in the database's dialect. Static: statements are kept by it."""
+
+    @abstractmethod
+    def fault(self, error: BaseException) -> JournalError:
+        """Return an error of the database as a `JournalError`."""
+
+    @abstractmethod
+    def is_gone(self, error: DBAPIError) -> bool:
+        """Return whether an error means that the connection broke, and a new one may help."""
+
+    @abstractmethod
+    async def stamp(self, read: Read) -> Stamp:
+        """Return the stamp of all that is committed by now; what it asks the database, it asks by `read`."""
+
+    @abstractmethod
+    def cut(self) -> None:
+        """Break all connections, so that each call that waits for an answer fails at once, where that can be done."""
 
 
 class _CutError(Exception):
@@ -126,7 +139,7 @@ class Connector:
                 raise self._backend.fault(_CutError("it was left without an answer"))
             began = loop.time()
             # No timer for a file: its threads can't be cut.
-            cuts = self._backend.cut is not None and not is_long
+            cuts = self._backend.can_be_cut and not is_long
             silence = loop.call_later(_SILENCE_SECONDS, self.cut, context=Context()) if cuts else None
             try:
                 result = await work()
@@ -147,14 +160,13 @@ class Connector:
 
     def cut(self) -> None:
         """Break all connections to a server, those being opened included: what waits for an answer is done again."""
-        if self._backend.cut is not None:
-            for opening in self._opening:
-                opening.cancel()
-            self._backend.cut()
+        for opening in self._opening if self._backend.can_be_cut else ():
+            opening.cancel()
+        self._backend.cut()
 
     def give_up(self) -> None:
         """Fail whatever waits for a server, now and later, at once; files, whose threads can't be cut, continue."""
-        if self._backend.cut is not None:
+        if self._backend.can_be_cut:
             self.given_up = True
             self.cut()
 

@@ -16,7 +16,7 @@ from agentjobs_async.batch._store.file_lock import FileLock
 from agentjobs_async.batch._store.heartbeat import Heartbeat, parts_of
 from agentjobs_async.batch._store.rows import TO, Move
 from agentjobs_async.batch._store.schema import Moment
-from agentjobs_async.batch._store.sqlite import check, check_kind, file_backend, make
+from agentjobs_async.batch._store.sqlite import FileBackend, check, check_kind, make
 from agentjobs_async.batch._store.writer import Database
 
 
@@ -162,7 +162,7 @@ class Opened:
     async def _open_file(self, path: Path) -> None:
         # In a thread: all of it waits for the disk.
         path = self.place = await asyncio.to_thread(self._own, path)
-        entries = self._begin(file_backend(path, read_only=self._read_only), time.time)
+        entries = self._begin(FileBackend(path, read_only=self._read_only), time.time)
         await self._read_moves(entries)
         if not self._read_only:
             self.became_unknown = await entries.mark_sending_unknown()
@@ -172,7 +172,7 @@ class Opened:
 
         def backend(**settings: float) -> Backend:
             timeout = self.owner_timeout
-            return postgresql.server_backend(address, read_only=self._read_only, owner_timeout=timeout, **settings)
+            return postgresql.ServerBackend(address, read_only=self._read_only, owner_timeout=timeout, **settings)
 
         entries = self._begin(backend(), postgresql.server_clock)
         assert self.database is not None  # noqa: S101 - `_begin` has set it

@@ -108,23 +108,46 @@ def server_clock() -> ColumnElement[float]:
     return func.date_part("epoch", func.statement_timestamp(), type_=Double)
 
 
-def server_backend(
-    place: ServerAddress, *, read_only: bool, owner_timeout: float, patience: float = _PATIENCE_SECONDS
-) -> Backend:
-    """Return PostgreSQL, which ends a transaction in which its owner stalls for `owner_timeout` seconds."""
-    name = place.name
-    connections: WeakSet[Any] = WeakSet()
-    return Backend(
-        engine=_engine(place, connections, read_only=read_only, owner_timeout=owner_timeout),
-        insert=postgresql.insert,
-        claim=_CLAIM,
-        claims_apart=True,
-        fault=lambda error: _fault(name, error),
-        is_gone=_is_gone,
-        patience=patience,
-        stamp=_stamp,
-        cut=lambda: shut_down(connections),
-    )
+class ServerBackend(Backend):
+    """PostgreSQL, which ends a transaction in which its owner stalls for `owner_timeout` seconds."""
+
+    claim = _CLAIM
+    claims_apart = True
+    can_be_cut = True
+
+    def __init__(
+        self, place: ServerAddress, *, read_only: bool, owner_timeout: float, patience: float = _PATIENCE_SECONDS
+    ) -> None:
+        self._name = place.name
+        self._connections: WeakSet[Any] = WeakSet()
+        self.engine = _engine(place, self._connections, read_only=read_only, owner_timeout=owner_timeout)
+        self.patience = patience
+
+    @staticmethod
+    def insert(table: Table) -> postgresql.Insert:
+        """Return an insert into a table."""
+        return postgresql.insert(table)
+
+    def fault(self, error: BaseException) -> JournalError:
+        """Return an error of the server, or of reaching it, as a `JournalError`."""
+        reason = _REASONS.get(getattr(error, "sqlstate", None) or "", "io")
+        return JournalError(f"journal {self._name}: {_WORDS[reason]} ({_without_detail(error)})", reason)
+
+    def is_gone(self, error: DBAPIError) -> bool:
+        """Return whether the server is gone, or another transaction made this one fail, so that it may succeed now."""
+        state = getattr(error.orig, "sqlstate", None)
+        if not isinstance(error, OperationalError | InterfaceError):
+            return error.connection_invalidated
+        return state is None or state.startswith(_CONNECTION_CLASS) or state in _GONE
+
+    async def stamp(self, read: Read) -> Stamp:
+        """Return which transactions are visible: those of other databases of the server, too, and of heartbeats."""
+        found = await read(select(func.pg_current_snapshot().cast(Text)))
+        return Stamp(found[0][0])
+
+    def cut(self) -> None:
+        """Break all connections, so that each call that waits for an answer fails at once."""
+        shut_down(self._connections)
 
 
 def shut_down(connections: Iterable[Any]) -> None:
@@ -138,12 +161,6 @@ def shut_down(connections: Iterable[Any]) -> None:
             with suppress(OSError):  # it broke by itself
                 shut.shutdown(socket.SHUT_RDWR)
             shut.detach()  # it stays the connection's own
-
-
-async def _stamp(read: Read) -> Stamp:
-    """Return which transactions are visible: those of other databases of the server, too, and of heartbeats."""
-    found = await read(select(func.pg_current_snapshot().cast(Text)))
-    return Stamp(found[0][0])
 
 
 async def lay_out(connection: AnyConnection, name: str, *, writing: bool) -> None:
@@ -220,18 +237,6 @@ def _set_up(connection: Any, wanted: Mapping[str, str]) -> None:
     cursor.execute(f"SELECT {calls}", [word for pair in wanted.items() for word in pair])
     cursor.close()
     connection.commit()
-
-
-def _is_gone(error: DBAPIError) -> bool:
-    state = getattr(error.orig, "sqlstate", None)
-    if not isinstance(error, OperationalError | InterfaceError):
-        return error.connection_invalidated
-    return state is None or state.startswith(_CONNECTION_CLASS) or state in _GONE
-
-
-def _fault(name: str, error: BaseException) -> JournalError:
-    reason = _REASONS.get(getattr(error, "sqlstate", None) or "", "io")
-    return JournalError(f"journal {name}: {_WORDS[reason]} ({_without_detail(error)})", reason)
 
 
 def _without_detail(error: BaseException) -> str:

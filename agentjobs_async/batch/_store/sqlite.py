@@ -15,6 +15,7 @@ from urllib.parse import urlencode
 from sqlalchemy import (
     Float,
     String,
+    Table,
     and_,
     bindparam,
     create_engine,
@@ -28,6 +29,7 @@ from sqlalchemy import (
     update,
 )
 from sqlalchemy.dialects import sqlite
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.schema import CreateIndex, CreateTable
 from sqlalchemy.sql.dml import ReturningUpdate
 
@@ -100,23 +102,38 @@ def faults(path: Path, error: BaseException) -> JournalError:
     return JournalError(f"journal {path.name}: {_WORDS[reason]} ({said})", reason)
 
 
-def file_backend(path: Path, *, read_only: bool) -> Backend:
-    """Return SQLite on a file."""
+class FileBackend(Backend):
+    """SQLite on a file."""
 
-    async def stamp(_: Read) -> Stamp:
-        # Not by PRAGMA data_version: its values compare on one connection only, and reads have several.
-        return await asyncio.to_thread(_stamp_of, path)
+    claim = _CLAIM
+    claims_apart = False
+    can_be_cut = False
+    patience = 0.0
 
-    return Backend(
-        engine=_engine(path, read_only=read_only),
-        insert=sqlite.insert,
-        claim=_CLAIM,
-        claims_apart=False,
-        fault=lambda error: faults(path, error),
-        is_gone=lambda error: error.connection_invalidated,
-        patience=0.0,
-        stamp=stamp,
-    )
+    def __init__(self, path: Path, *, read_only: bool) -> None:
+        self.engine = _engine(path, read_only=read_only)
+        self._path = path
+
+    @staticmethod
+    def insert(table: Table) -> sqlite.Insert:
+        """Return an insert into a table."""
+        return sqlite.insert(table)
+
+    def fault(self, error: BaseException) -> JournalError:
+        """Return an error of SQLite as a `JournalError`."""
+        return faults(self._path, error)
+
+    def is_gone(self, error: DBAPIError) -> bool:
+        """Return whether the connection broke."""
+        return error.connection_invalidated
+
+    async def stamp(self, read: Read) -> Stamp:
+        """Return the times and sizes of the file and its log: each commit writes one of them."""
+        del read  # not by PRAGMA data_version: its values compare on one connection only, and reads have several
+        return await asyncio.to_thread(_stamp_of, self._path)
+
+    def cut(self) -> None:
+        """Do nothing: threads can't be interrupted."""
 
 
 def _engine(path: Path, *, read_only: bool) -> FileEngine:
@@ -144,7 +161,6 @@ def log_of(path: Path) -> Path:
 
 
 def _stamp_of(path: Path) -> Stamp:
-    """Return the stamp of a journal, by times and sizes of its file and its log: each commit writes one of them."""
     found = []
     for file in (path, log_of(path)):
         with suppress(FileNotFoundError):

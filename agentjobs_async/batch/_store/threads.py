@@ -22,17 +22,20 @@ class FileEngine:
 
     Args:
         sync_engine: Opens what the threads use.
+
+    Attributes:
+        slots: One for each connection that may be open.
     """
 
     def __init__(self, sync_engine: Engine) -> None:
         self.sync_engine = sync_engine
-        self._slots = asyncio.Semaphore(_MAX_CONNECTIONS)
+        self.slots = asyncio.Semaphore(_MAX_CONNECTIONS)
         self._running: set[asyncio.Future[Any]] = set()
 
     async def connect(self) -> "FileConnection":
         """Return an open connection, once fewer than 15 are open."""
-        await self._slots.acquire()
-        connection = FileConnection(self, self._slots.release)
+        await self.slots.acquire()
+        connection = FileConnection(self)
         try:
             return await connection.open()
         except BaseException:
@@ -70,12 +73,10 @@ class FileConnection:
 
     Args:
         engine: What it belongs to.
-        on_left: Called once it is not used any more.
     """
 
-    def __init__(self, engine: FileEngine, on_left: Callable[[], None]) -> None:
+    def __init__(self, engine: FileEngine) -> None:
         self._engine = engine
-        self._on_left = on_left
         self._thread = ThreadPoolExecutor(1, _THREADS)
         self._connection: Connection
 
@@ -120,7 +121,7 @@ class FileConnection:
     def leave(self) -> None:
         """End the thread, after the work that it has been given."""
         self._thread.shutdown(wait=False)
-        self._on_left()
+        self._engine.slots.release()
 
 
 def _executed(connection: Connection, statement: Executable, parameters: Any) -> Result[Any]:

@@ -201,7 +201,7 @@ class Database:
 
     async def _ended(self, tasks: set[asyncio.Future[Any]], patience: float) -> None:
         """Wait for all tasks of a file, whose threads can't be cut; for those of a server while it may still answer."""
-        if self.backend.cut is None:
+        if not self.backend.can_be_cut:
             await until_done(tasks)
         elif tasks and (left := (await asyncio.wait(tasks, timeout=patience))[1]):
             self.connector.give_up()
