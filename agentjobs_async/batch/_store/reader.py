@@ -206,17 +206,6 @@ class Reader:
         found = await self._read(silence)
         return legible(lambda: None if found[0].age is None else max(float(found[0].age), 0.0))
 
-    async def recent_ends(self, seconds: float) -> tuple[int, float]:
-        """Return how many items ended within `seconds`, and how many seconds ago the first of these did; else 0.
-
-        What a person gave up is left out.
-        """
-        moment = seconds_of(self._clock())
-        age: ColumnElement[Any] = (moment - func.min(_ROW.ended_at)).label("age")
-        ends = select(func.count().label("ended"), age).where(_is_within(_ROW.ended_at, moment, seconds))
-        found = (await self._read(ends.where(_ROW.state != State.ABANDONED)))[0]
-        return found.ended, max(found.age or 0.0, 0.0)
-
     async def durations(self, most: int) -> list[tuple[str | None, float, int, bool]]:
         """Return project, seconds, polls and whether it has ended of the last `most` jobs, newest row first.
 
