@@ -12,7 +12,7 @@ from agentjobs_async import InvalidInputError, JobRef
 from agentjobs_async._validation import checked_bare_id, checked_count, checked_span
 from agentjobs_async.batch._planning import Planner, check
 from agentjobs_async.batch._retries import retry_row, retry_rows
-from agentjobs_async.batch._store.address import ServerAddress, server_address
+from agentjobs_async.batch._store.address import server_address
 from agentjobs_async.batch._store.entries import Entries
 from agentjobs_async.batch._store.opened import Opened
 from agentjobs_async.batch._store.rows import JournalRow, Rows
@@ -38,9 +38,8 @@ class Journal:
     the event loop in which it was opened, or in a forked child.
     """
 
-    def __init__(self, opened: Opened, *, read_only: bool) -> None:
+    def __init__(self, opened: Opened) -> None:
         self._opened = opened
-        self._read_only = read_only
 
     @classmethod
     def open(
@@ -72,22 +71,17 @@ class Journal:
         checked_span("owner_timeout", owner_timeout)
         text = os.fspath(place)
         at = server_address(text) or Path(text)
-        opened = Opened(at, read_only=read_only, clock=clock, owner_timeout=owner_timeout)
-        return cls(opened, read_only=read_only)
-
-    @property
-    def _place(self) -> Path | ServerAddress:
-        return self._opened.place
+        return cls(Opened(at, read_only=read_only, clock=clock, owner_timeout=owner_timeout))
 
     @property
     def name(self) -> str:
         """The file's path, or the host and the name of the database: no credentials."""
-        return str(self._place) if isinstance(self._place, Path) else self._place.name
+        return self._opened.name
 
     @property
     def address(self) -> str:
         """What opens the same journal again: the path, or the URL without its secrets, left to libpq's environment."""
-        return str(self._place) if isinstance(self._place, Path) else self._place.shown
+        return self._opened.address
 
     @property
     def moved_to(self) -> str | None:
@@ -97,7 +91,7 @@ class Journal:
     @property
     def is_shared(self) -> bool:
         """Whether any number of processes may own it at once, as on PostgreSQL."""
-        return not isinstance(self._place, Path)
+        return self._opened.is_shared
 
     async def __aenter__(self) -> Self:
         if self._opened.database is not None:
@@ -130,7 +124,7 @@ class Journal:
     @property
     def read_only(self) -> bool:
         """Whether nothing can be changed through it."""
-        return self._read_only
+        return self._opened.read_only
 
     @property
     def _entries(self) -> Entries:
@@ -287,5 +281,4 @@ class Journal:
     def _writable(self) -> Self:
         """Return the journal of the same place, not open yet, to be changed: for the actions of a page."""
         found = self._opened
-        opened = Opened(found.place, read_only=False, clock=None, owner_timeout=found.owner_timeout)
-        return type(self)(opened, read_only=False)
+        return type(self)(Opened(found.place, read_only=False, clock=None, owner_timeout=found.owner_timeout))

@@ -12,7 +12,7 @@ from sqlalchemy import Column, Select, Table, delete, func, insert, select, text
 
 from agentjobs_async import InvalidInputError, JournalError
 from agentjobs_async.batch._store import statements
-from agentjobs_async.batch._store.address import ServerAddress, server_address
+from agentjobs_async.batch._store.address import server_address
 from agentjobs_async.batch._store.connections import AnyConnection
 from agentjobs_async.batch._store.entries import Entries
 from agentjobs_async.batch._store.opened import Opened
@@ -78,16 +78,6 @@ class _OpenJournal:
     database: Database
     entries: Entries
 
-    @property
-    def address(self) -> str:
-        """Where it is, without secrets."""
-        place = self.opened.place
-        return place.shown if isinstance(place, ServerAddress) else str(place)
-
-    @property
-    def is_shared(self) -> bool:
-        return isinstance(self.opened.place, ServerAddress)
-
 
 @frozen
 class _Moving:
@@ -109,7 +99,7 @@ class _Moving:
         departure = self.old.opened.moves.get(TO)
         if departure is None:
             if await _rows(self.new):
-                raise InvalidInputError(f"{self.new.address} holds rows already: move to a new journal")
+                raise InvalidInputError(f"{self.new.opened.address} holds rows already: move to a new journal")
             departure = await self._close_old()
         arrival = self.new.opened.moves.get(FROM)
         if arrival is None or arrival.mark != departure.mark:
@@ -121,23 +111,23 @@ class _Moving:
     def _check_target(self, departure: Move) -> None:
         """Check that a move which has begun leads to the new journal, and has not ended."""
         if departure.ended:
-            raise departure.error(self.old.address)
-        if departure.place != self.new.address:
+            raise departure.error(self.old.opened.address)
+        if departure.place != self.new.opened.address:
             raise InvalidInputError(f"its move to {departure.place} has begun: give that place again")
 
     async def _close_old(self) -> Move:
-        departure = Move(uuid4().hex, self.new.address, ended=False)
+        departure = Move(uuid4().hex, self.new.opened.address, ended=False)
 
         async def close(connection: AnyConnection) -> None:
             # The lock before the look at owners: a writer waits for it, and then finds the journal closed.
             await _lock_rows(connection)
-            if self.old.is_shared:
+            if self.old.opened.is_shared:
                 await self._check_unused(connection)
             await connection.execute(statements.mark_sending_unknown(**self.old.entries.unknown_columns()))
             await connection.execute(
                 insert(MOVES).values(direction=TO, mark=departure.mark, place=departure.place, ended=0)
             )
-            if self.old.is_shared:
+            if self.old.opened.is_shared:
                 # An owner that is open, though it was not seen among the living ones, can't change a row any more.
                 await connection.exec_driver_sql(_REFUSE_WRITES)
 
@@ -148,15 +138,16 @@ class _Moving:
         owners = await connection.execute(statements.owners(self.old.entries.now()))
         if living := sum(owner.age < _OWNER_SECONDS for owner in owners):
             words = f"{living} workers or runs use it; stop them first"
-            raise JournalError(f"journal {self.old.address}: {words} (one that died counts for 30 s)", "locked")
+            raise JournalError(f"journal {self.old.opened.address}: {words} (one that died counts for 30 s)", "locked")
 
     async def _fill_new(self, departure: Move) -> None:
         async def fill(target: AnyConnection) -> None:
             await _lock_rows(target)
             if (await target.execute(_ROW_COUNT)).scalar():
-                raise JournalError(f"journal {self.new.address}: another process has planned rows there", "locked")
+                where = f"journal {self.new.opened.address}"
+                raise JournalError(f"{where}: another process has planned rows there", "locked")
             await _copy_rows(self.old.database, target)
-            arrival = {"direction": FROM, "mark": departure.mark, "place": self.old.address, "ended": 1}
+            arrival = {"direction": FROM, "mark": departure.mark, "place": self.old.opened.address, "ended": 1}
             await target.execute(insert(MOVES).values(arrival))
 
         try:
@@ -170,7 +161,7 @@ class _Moving:
 
     async def _reopen_old(self, connection: AnyConnection) -> None:
         await connection.execute(delete(MOVES).where(MOVES.c.direction == TO, MOVES.c.ended == 0))
-        if self.old.is_shared:
+        if self.old.opened.is_shared:
             await connection.exec_driver_sql("DROP TRIGGER agentjobs_moved ON agentjobs_entries")
 
     async def _has_arrived(self, departure: Move) -> bool:

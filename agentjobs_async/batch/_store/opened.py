@@ -38,6 +38,7 @@ class Opened:
         entries: The rows.
         lock: The lock of a file; `None` with `read_only`.
         heartbeat: The heartbeats of an owner on PostgreSQL.
+        read_only: As given.
         owner_timeout: As given.
         became_unknown: Keys of rows that opening made unknown, since their owner had ended.
         moves: The moves that the journal has recorded, by their directions.
@@ -60,12 +61,27 @@ class Opened:
         self.became_unknown: tuple[str, ...] = ()
         self.moves: dict[str, Move] = {}
         self._moving = moving
-        self._read_only = read_only
+        self.read_only = read_only
         self._clock = clock
         self._sharers: dict[object, AgentJobsSession] = {}  # runs and workers, with their sessions
         self._polls: PollShare | None = None
         self._limited: list[AgentJobsSession] = []
         self.owner_timeout = owner_timeout
+
+    @property
+    def name(self) -> str:
+        """The file's path, or the host and the name of the database."""
+        return str(self.place) if isinstance(self.place, Path) else self.place.name
+
+    @property
+    def address(self) -> str:
+        """What opens the same journal again, without secrets."""
+        return str(self.place) if isinstance(self.place, Path) else self.place.shown
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether it is a database, which any number of processes may own at once."""
+        return not isinstance(self.place, Path)
 
     @property
     def moved_to(self) -> str | None:
@@ -75,8 +91,7 @@ class Opened:
     def check_not_moved(self) -> None:
         """Raise a `JournalError` where the journal was moved (`moved`): no run can use it."""
         if TO in self.moves:
-            name = str(self.place) if isinstance(self.place, Path) else self.place.name
-            raise self.moves[TO].error(name)
+            raise self.moves[TO].error(self.name)
 
     async def open(self) -> None:
         """Open the journal, and make it when it is missing. Whatever fails, `close` ends what is open by then.
@@ -162,9 +177,9 @@ class Opened:
     async def _open_file(self, path: Path) -> None:
         # In a thread: all of it waits for the disk.
         path = self.place = await asyncio.to_thread(self._own, path)
-        entries = self._begin(FileBackend(path, read_only=self._read_only), time.time)
+        entries = self._begin(FileBackend(path, read_only=self.read_only), time.time)
         await self._read_moves(entries)
-        if not self._read_only:
+        if not self.read_only:
             self.became_unknown = await entries.mark_sending_unknown()
 
     async def _open_server(self, address: ServerAddress) -> None:
@@ -172,15 +187,15 @@ class Opened:
 
         def backend(**settings: float) -> Backend:
             timeout = self.owner_timeout
-            return postgresql.ServerBackend(address, read_only=self._read_only, owner_timeout=timeout, **settings)
+            return postgresql.ServerBackend(address, read_only=self.read_only, owner_timeout=timeout, **settings)
 
         entries = self._begin(backend(), postgresql.server_clock)
         assert self.database is not None  # noqa: S101 - `_begin` has set it
         await self.database.once(
-            lambda connection: postgresql.lay_out(connection, address.name, writing=not self._read_only)
+            lambda connection: postgresql.lay_out(connection, address.name, writing=not self.read_only)
         )
         await self._read_moves(entries)
-        if not (self._read_only or self._moving):
+        if not (self.read_only or self._moving):
             # Over a connection of its own, without patience: a beat that waited would come too late anyway.
             self.heartbeat = Heartbeat(Database(backend(patience=0.0)), entries, self.owner_timeout)
             entries.heartbeat = self.heartbeat
@@ -188,7 +203,7 @@ class Opened:
 
     def _own(self, path: Path) -> Path:
         """Own the file, check that it is a journal or make one, and return its real path."""
-        writing = not self._read_only
+        writing = not self.read_only
         check_kind(path, writing=writing)
         path = path.resolve()
         if writing:
@@ -207,7 +222,7 @@ class Opened:
             JournalError: It was, and would be written (`moved`).
         """
         self.moves = await entries.moves()
-        if not (self._read_only or self._moving):
+        if not (self.read_only or self._moving):
             self.check_not_moved()
 
     def _begin(self, backend: Backend, clock: Callable[[], Moment]) -> Entries:
