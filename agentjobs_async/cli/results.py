@@ -83,6 +83,9 @@ def run_result(result: "BatchResult") -> Result:
     job, error, row = result.job, result.error, result.row
     is_refused = row is None and result.outcome == "rejected"
     outcome = Outcome.ACTIVE if result.outcome == "unfinished" else Outcome(result.outcome)
+    told = (
+        None if row is None or row.state.value != result.outcome.value else row.error
+    )  # the same, as every other output says it
     is_told = isinstance(error, CreateOutcomeUnknownError | WaitTimeoutError)  # by the commands at the end
     return Result(
         None if row is None else row.number,
@@ -92,7 +95,7 @@ def run_result(result: "BatchResult") -> Result:
         result.ref,
         None if job is None else job.status,
         None if job is None else job.pr_link,
-        None if error is None else reason_of(error),
+        told or (None if error is None else reason_of(error)),
         "" if error is None or is_told else advice_of(error),
         row,
     )

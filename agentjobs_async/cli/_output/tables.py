@@ -18,6 +18,7 @@ _NAME_SHARE: Final = 3  # of the columns, a name takes one in so many
 _LONGEST_NAME: Final = 40  # columns
 _LONGEST_PROMPT: Final = 60  # columns
 _LEAST_PROMPT: Final = 12  # columns: what a detail leaves to the prompt
+_USUAL_DETAIL: Final = 36  # columns of a column in which details are broken
 _LEAST_DETAIL: Final = 20  # columns: with less, the prompt is left out
 
 
@@ -88,7 +89,7 @@ class _Layout:
         details = [columns_of(entry.detail) for entry in entries]
         longest = max((len(_DETAIL), *(columns for columns in details if columns <= beside)))
         # One that takes several lines anyway leaves more to the prompts.
-        detail = min(max(longest, *(beside * 2 // 3 for columns in details if columns > beside), 0), beside)
+        detail = min(max(longest, _USUAL_DETAIL if max(details, default=0) > beside else 0), beside)
         prompt = min(max(wanted, len(_PROMPT)), room - len(_GAP) - detail)
         return cls(name, prompt, room - len(_GAP) - prompt, width, is_cut)
 
