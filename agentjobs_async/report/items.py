@@ -54,7 +54,7 @@ COLUMNS: Final = {
     "project": Column("project", lambda row: row.project_id),
     "job_id": Column("job", lambda row: row.job_id),
     "pr_link": Column("pull request", lambda row: link_or_none(row.pr_link)),
-    "error": Column("reason", lambda row: row.error),
+    "error": Column("error", lambda row: row.error),
     "planned_at": Column("planned", lambda row: _time(row.planned_at)),
     "sent_at": Column("sent", lambda row: _time(row.sent_at)),
     "created_at": Column("created", lambda row: _time(row.created_at)),
