@@ -101,7 +101,7 @@ class Day:
             *("export", "--join", str(self.table), "--key", "id", "--journal", self.url, "--out", str(joined))
         )
         with joined.open(newline="", encoding="utf-8-sig") as stream:
-            outcomes = [(line["id"], line["owner"], line["outcome"]) for line in csv.DictReader(stream)]
+            outcomes = [(line["id"], line["owner"], line["state"]) for line in csv.DictReader(stream)]
         assert outcomes == [(key, "me", "completed") for key in wanted]
         agents = self.emulator.agents_started
         expected = Counter(row.prompt for row in tries)
