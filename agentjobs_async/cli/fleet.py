@@ -163,6 +163,8 @@ async def _work(
         journal = await stack.enter_async_context(_shared(address))
         unknown_for = {name: value for name, value in limits.items() if name == "unknown_for"}
         shown = _limits_text(await changed_limits(journal, unknown_for))
+        if file is not None:
+            await file.start(journal)
         display = RunDisplay(screen, JsonLines(screen) if as_json else ItemLines(screen), file)
         session = await stack.enter_async_context(service.session(screen.notice, hooks=display.hooks))
         stack.enter_context(_QueueLogs(screen).shown())
@@ -175,8 +177,7 @@ async def _work(
             timeout=limits.get("timeout", "kept"),
             on_result=results.put_nowait,
         )
-        seconds = None if run_for is None else run_for.seconds
-        await _work_off(context, worker, results, display, chunks=chunks, seconds=seconds, until_done=until_done)
+        await _work_off(context, worker, results, display, chunks=chunks, run_for=run_for, until_done=until_done)
         counts = await _ended_counts(journal) if until_done else None
     if counts is not None:
         screen.notice(tally(counts) if any(counts.values()) else "The journal holds no items.")
@@ -192,7 +193,7 @@ async def _work_off(
     display: RunDisplay,
     *,
     chunks: int,
-    seconds: float | None,
+    run_for: Duration | None,
     until_done: bool,
 ) -> None:
     """Run the worker and show its results; a file of results that cannot be written stops it."""
@@ -205,7 +206,7 @@ async def _work_off(
         showing = asyncio.create_task(_show_each(results, display))
         showing.add_done_callback(lambda _: stop.set())
         looking = asyncio.create_task(_stop_at_the_end(worker, stop)) if until_done else None
-        ending = None if seconds is None else asyncio.get_running_loop().call_later(seconds, stop.set)
+        ending = None if run_for is None else asyncio.get_running_loop().call_later(run_for.seconds, stop.set)
         try:
             working = work_off(worker, chunks=chunks, stop=stop)
             await context.interruption.run_until_stop(working, stopping)

@@ -6,7 +6,7 @@ import errno
 import json
 import os
 import stat
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, BinaryIO, Final, Protocol, Self
 
@@ -14,7 +14,7 @@ from agentjobs_async import AgentJobsError, InvalidInputError
 from agentjobs_async._text import one_line
 from agentjobs_async.batch import Journal, State
 from agentjobs_async.cli.results import item_document, row_result
-from agentjobs_async.report.items import COLUMNS, cell_text, csv_line
+from agentjobs_async.report.items import COLUMNS, cell_text, columns_of, csv_line
 
 _BLOCK_BYTES: Final = 65_536  # read at once: a file of results may have gigabytes
 _LAST_FILL_SECONDS: Final = 10.0  # what a run that was stopped may still take; the next run writes the rest
@@ -28,8 +28,12 @@ Identity = tuple[object, ...]
 class Form(Protocol):
     """How results are written and recognized."""
 
-    header: str
-    """The first line of the file, with its line end; empty for none."""
+    names: Sequence[str]
+    """The columns that its first line names; empty without such a line."""
+
+    def reads(self, first: bytes) -> bool:
+        """Return whether a file that begins with this line is ours; its columns are used then."""
+        ...
 
     def line(self, document: Mapping[str, Any]) -> str:
         """Return a result as one line, with its line end."""
@@ -47,7 +51,12 @@ class Form(Protocol):
 class JsonLines:
     """A JSON object per line."""
 
-    header = ""
+    names: Sequence[str] = ()
+
+    def reads(self, first: bytes) -> bool:
+        """Return true: lines of others may stand between ours."""
+        del first
+        return True
 
     def line(self, document: Mapping[str, Any]) -> str:
         """Return the document as JSON."""
@@ -76,17 +85,26 @@ class JsonLines:
 class CsvLines:
     """A record per line: line breaks in cells are escaped, so that an incomplete last line can be recognised."""
 
-    header: str = csv_line(COLUMNS)
+    def __init__(self) -> None:
+        self.names: Sequence[str] = tuple(COLUMNS)
+
+    def reads(self, first: bytes) -> bool:
+        """Return whether a file begins with our columns, or with a part of them that a killed run has left."""
+        own = csv_line(COLUMNS).rstrip("\n").encode()
+        if first.endswith(b"\n") and first.startswith(own):
+            (self.names,) = csv.reader([first.decode(errors="replace")])
+            return self.names[: len(COLUMNS)] == list(COLUMNS)
+        return own.startswith(first) or (first.startswith(own + b",") and not first.endswith(b"\n"))
 
     def line(self, document: Mapping[str, Any]) -> str:
-        """Return the cells of the document; a field of its context has no column, since each run may bring others."""
-        return csv_line(one_line(cell_text(document.get(name)), _LONGEST_CELL) for name in COLUMNS)
+        """Return the cells of the document; a field of its context that the first line does not name is left out."""
+        return csv_line(one_line(cell_text(document.get(name)), _LONGEST_CELL) for name in self.names)
 
     def identity(self, line: bytes) -> Identity | None:
         """Return the identity of a record."""
         with suppress(ValueError, csv.Error):
             (cells,) = csv.reader([line.decode()])
-            return _identity({name: cell or None for name, cell in zip(COLUMNS, cells, strict=True)})
+            return _identity({name: cell or None for name, cell in zip(self.names, cells, strict=True)})
         return None
 
     def is_torn(self, last: bytes) -> bool:
@@ -151,7 +169,7 @@ class Out:
         self._append(self._form.line(document).encode())
 
     def write_once(self, document: Mapping[str, Any]) -> None:
-        """Append one line, unless the file is known to have it, by `read` and since.
+        """Append one line, unless the file is known to have it, by `start` and since.
 
         Raises:
             AgentJobsError: As `write` does.
@@ -162,8 +180,19 @@ class Out:
         if self._known is not None and name is not None:
             self._known.add(name)
 
-    async def read(self) -> None:
-        """Learn which lines are in the file, for `write_once` and `fill`."""
+    async def start(self, journal: Journal) -> None:
+        """Write the line of columns where a file has none, and learn which lines it has, for `write_once` and `fill`.
+
+        Raises:
+            AgentJobsError: As `write` does.
+            JournalError: The journal, whose contexts have columns too, can't be read.
+        """
+        if self._form.names and not (self._is_regular and os.fstat(self._descriptor).st_size):
+            self._form.names = await columns_of(journal)
+            self._append(csv_line(self._form.names).encode())
+        await self._read()
+
+    async def _read(self) -> None:
         known: set[tuple[object, ...]] = set()
         self._known = known
         if not self._is_regular:
@@ -220,13 +249,10 @@ class Out:
                 os.ftruncate(self._descriptor, size)
 
     def _begin(self) -> None:
-        """Mend the end of a file, and write the first line of a new one, or check that it is ours."""
-        header = self._form.header.encode()
-        if header and self._is_regular and not header.startswith(self._first_line().rstrip(b"\r\n")):
+        """Check that the file is ours, and mend its end."""
+        if self._is_regular and not self._form.reads(self._first_line().replace(b"\r\n", b"\n")):
             raise InvalidInputError(f"--out: {self._name} has other columns: give a new file")
         self._mend()
-        if header and not (self._is_regular and os.fstat(self._descriptor).st_size):
-            self._append(header)
 
     def _first_line(self) -> bytes:
         """Return the first line; nothing of a file that can't be read."""

@@ -304,7 +304,7 @@ class _Run:
         """Write the ends of earlier runs that the file does not have, and the refusals of this one."""
         results = [Result(None, Outcome.REFUSED, refusal.key, error=refusal.words) for refusal in refusals]
         if self.out is not None:
-            await self.out.read()
+            await self.out.start(self.journal)
             await self.out.fill(self.journal)
             for result in results:
                 self.out.write_once(item_document(result))

@@ -18,10 +18,10 @@ from agentjobs_async.report.texts import is_formula, link_or_none, shown
 if TYPE_CHECKING:
     from typing import TextIO
 
-    from agentjobs_async.batch import JournalRow
+    from agentjobs_async.batch import Journal, JournalRow
     from agentjobs_async.report.source import Source
 
-__all__ = ["COLUMNS", "Column", "cell_text", "context_column", "csv_line", "document", "write_csv"]
+__all__ = ["COLUMNS", "Column", "cell_text", "columns_of", "context_column", "csv_line", "document", "write_csv"]
 
 _MOST_CELL: Final = 32_000  # characters; spreadsheets refuse a cell of more than 32,767
 
@@ -92,12 +92,17 @@ def csv_line(cells: Iterable[str]) -> str:
     return written.getvalue()
 
 
+async def columns_of(journal: "Journal") -> list[str]:
+    """Return the names of all columns: those of each item, then those of the contexts that occur in a journal."""
+    names = dict.fromkeys(COLUMNS)
+    async for row in journal.rows():
+        names |= dict.fromkeys(map(context_column, row.context or {}))
+    return list(names)
+
+
 async def write_csv(source: "Source", stream: "TextIO") -> None:
     """Write all rows as comma-separated values."""
-    names = dict.fromkeys(name for name in COLUMNS if source.prompts or name != "prompt")
-    if source.prompts:
-        async for row in source.journal.rows():
-            names |= dict.fromkeys(map(context_column, row.context or {}))
+    names = await columns_of(source.journal) if source.prompts else [name for name in COLUMNS if name != "prompt"]
     stream.write(csv_line(names))
     async for row in source.journal.rows():
         found = document(row, prompts=source.prompts)

@@ -1,4 +1,5 @@
 import asyncio
+import csv
 import json
 import os
 import resource
@@ -12,6 +13,7 @@ import pytest
 from agentjobs_async import InvalidInputError
 from agentjobs_async.__main__ import main
 from agentjobs_async.cli.out import Out
+from agentjobs_async.report.items import COLUMNS
 from tests.cli.checks import Captured, unexpected
 from tests.cli.stage import Child, EmulatorThread
 
@@ -142,7 +144,7 @@ def test_known_lines(out: Path) -> None:
     out.write_text("".join(f"{line}\n" for line in ["note", "[1]", '{"key": []}', *map(json.dumps, [*ends, refusal])]))
     before = out.read_bytes()
     with Out.opened(str(out)) as opened:
-        asyncio.run(opened.read())
+        asyncio.run(opened._read())
         for known in (*ends, refusal):
             opened.write_once(known)
         assert out.read_bytes() == before
@@ -150,6 +152,40 @@ def test_known_lines(out: Path) -> None:
             for _ in range(2):
                 opened.write_once(new)
     assert len(out.read_text().splitlines()) == 8
+
+
+@pytest.mark.usefixtures("service")
+def test_columns(tmp_path: Path, db: str) -> None:
+    """A table has the columns of an item, then those of the contexts; a later run uses those that are there."""
+    table, out = tmp_path / "pages.csv", tmp_path / "out.csv"
+    arguments = ["--key", "id", "--prompt", "Do {title}", "--journal", db, "--out", str(out)]
+    table.write_text("id,title,state\na,One,x\n")
+    assert main(["run", "--file", str(table), *arguments]) == 0
+    table.write_text("id,title,state,extra\na,One,x,1\nb,Two,y,2\n")
+    assert main(["run", "--file", str(table), *arguments]) == 0
+    rows = list(csv.DictReader(out.read_text().splitlines()))
+    assert list(rows[0]) == [*COLUMNS, "context.state"]
+    assert [(row["key"], row["state"], row["context.state"]) for row in rows] == [
+        ("a", "completed", "x"),
+        ("b", "completed", "y"),
+    ]
+    assert main(["resume", db, "--out", str(tmp_path / "new.csv")]) == 0
+    assert (tmp_path / "new.csv").read_text().splitlines()[0] == ",".join([*COLUMNS, "context.state", "extra"])
+
+
+@pytest.mark.usefixtures("service")
+@pytest.mark.parametrize("torn", [10, 140, 170])
+def test_a_torn_line_of_columns(torn: int, tmp_path: Path, db: str) -> None:
+    """A line of columns that a killed run left incomplete is written anew; that of another table is refused."""
+    table, out = tmp_path / "pages.csv", tmp_path / "out.csv"
+    table.write_text("id,title,state,color\na,One,x,y\n")
+    arguments = ["--file", str(table), "--key", "id", "--prompt", "Do {title}", "--journal", db, "--out", str(out)]
+    out.write_text(",".join([*COLUMNS, "context.state", "color"])[:torn])
+    assert main(["run", *arguments]) == 0
+    assert out.read_text().startswith(",".join([*COLUMNS, "context.state", "color"]) + "\n1,a,completed,")
+    out.write_text("number,name\n")
+    assert main(["run", *arguments]) == 2
+    assert out.read_text() == "number,name\n"
 
 
 def test_errors_are_one_line(tmp_path: Path) -> None:
