@@ -76,7 +76,7 @@ class AgentJobsError(Exception):
     """How the create that raised this ended; `None` when no create raised it."""
     ref: "JobRef | None" = None
     """The job that was read or waited for; `None` when neither a read nor a wait raised this."""
-    advice = ""
+    advice: str = ""
     """What to do about it; empty where the message says so itself."""
 
     @property
@@ -110,7 +110,7 @@ class NotSentError(AgentJobsError, ConnectionError):
             caller's `before_send` returned false or raised), or `connect` for any other failure.
     """
 
-    advice = "check base_url and the network, or try again"
+    advice: str = "check base_url and the network, or try again"
 
     def __init__(self, message: str, reason: NotSentReason = "connect") -> None:
         super().__init__(message)

@@ -62,7 +62,7 @@ class RunDisplay:
         self._changes = ItemChanges(report.change) if report.shows_changes else None
         self.hooks: list[Hook] = [self._polls, *([self._changes] if self._changes else [])]
         self.timed_out: dict[str, Result] = {}
-        self.advice = Counter[str]()
+        self.advice: Counter[str] = Counter()
         self._run: Watched | None = None
         self._counts: Mapping[State, int] = {}
         self._kept_by = 0

@@ -140,7 +140,7 @@ def _lines(text: str, columns: int, indent: int) -> list[str]:
 class Context(click.Context):
     """The context of a command whose help page fits the terminal."""
 
-    formatter_class = _Formatter
+    formatter_class: type[click.HelpFormatter] = _Formatter
 
 
 class _Command(click.Command):

@@ -75,9 +75,9 @@ class Emulator:
     ) -> None:
         checked_count("port", port, least=0, most=_LAST_PORT)
         checked_instance("rate_limit", rate_limit, RateLimit)
-        self.host = checked_name("host", host)
+        self.host: str = checked_name("host", host)
         self.foreign: ForeignOrigin = ForeignOrigin(host=host)
-        self.api_key = _checked_key(api_key)
+        self.api_key: str = _checked_key(api_key)
         self._latency = checked_seconds("latency", latency, zero=True)
         self._speed = checked_seconds("speed", speed, unit="times")
         self._scripts = ScriptTable(script)

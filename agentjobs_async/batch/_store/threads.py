@@ -29,7 +29,7 @@ class FileEngine:
 
     def __init__(self, sync_engine: Engine) -> None:
         self.sync_engine = sync_engine
-        self.slots = asyncio.Semaphore(_MAX_CONNECTIONS)
+        self.slots: asyncio.Semaphore = asyncio.Semaphore(_MAX_CONNECTIONS)
         self._running: set[asyncio.Future[Any]] = set()
 
     async def connect(self) -> "FileConnection":
