@@ -102,14 +102,14 @@ LINES = {
     "_http": 1897,
     "_polling": 3409,
     "tracing": 269,
-    "batch": 7400,
+    "batch": 7395,
     "durable": 945,
     "engines": 472,
     "web": 545,
-    "report": 2224,
+    "report": 2223,
     "testing": 2347,
     "prometheus": 123,
-    "cli": 6784,
+    "cli": 6783,
 }
 """Of each room."""
 

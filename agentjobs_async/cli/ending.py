@@ -9,7 +9,7 @@ from attrs import frozen
 
 from agentjobs_async import JobRef, JournalError
 from agentjobs_async.batch import Journal, JournalRow, State
-from agentjobs_async.batch._active_jobs import ActiveJobs
+from agentjobs_async.batch._monitoring import ActiveJobs
 from agentjobs_async.cli._input.tasks import Refusal
 from agentjobs_async.cli._output.github import StepSummary
 from agentjobs_async.cli._output.streams import is_on_github

@@ -13,9 +13,8 @@ import click
 from agentjobs_async import InvalidInputError, JournalError
 from agentjobs_async._text import span
 from agentjobs_async.batch import FleetLimits, Journal, JournalRow, State, Where
-from agentjobs_async.batch._active_jobs import ActiveJobs
+from agentjobs_async.batch._monitoring import ActiveJobs, is_at_work, workers_of
 from agentjobs_async.batch._store.file_lock import is_owned
-from agentjobs_async.batch._workers import is_at_work, workers_of
 from agentjobs_async.cli._output.github import StepSummary
 from agentjobs_async.cli._output.live import Active, End, View, head_lines, in_one_line, live_lines
 from agentjobs_async.cli._output.streams import is_on_github

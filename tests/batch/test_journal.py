@@ -20,9 +20,9 @@ from sqlalchemy import Connection, select
 
 from agentjobs_async import AgentJob, InvalidInputError, JobRef, JournalError, NotFoundError, SessionClosedError
 from agentjobs_async.batch import BatchItem, Journal, State, Where
+from agentjobs_async.batch._monitoring import workers_of
 from agentjobs_async.batch._store.entries import Seen
 from agentjobs_async.batch._store.schema import APPLICATION, ENTRIES
-from agentjobs_async.batch._workers import workers_of
 from tests.batch.stage import connected, items, rows_of, set_pragma, states
 from tests.cli.stage import Child
 from tests.contract.children import ROOT, environment

@@ -10,7 +10,7 @@ from attrs import frozen
 from agentjobs_async import Estimate
 from agentjobs_async._text import span
 from agentjobs_async.batch import State
-from agentjobs_async.batch._workers import WorkerState
+from agentjobs_async.batch._monitoring import WorkerState
 from agentjobs_async.cli._output.columns import columns_of, cut_at_a_word, cut_in_the_middle, padded, shortened
 from agentjobs_async.cli._output.screen import Styled, styled_status
 

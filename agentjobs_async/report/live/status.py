@@ -10,9 +10,8 @@ from typing import Any, Final
 
 from agentjobs_async import Estimate, History, JournalError
 from agentjobs_async.batch import Journal
-from agentjobs_async.batch._active_jobs import ActiveJobs
+from agentjobs_async.batch._monitoring import ActiveJobs, workers_of
 from agentjobs_async.batch._store.rows import TO
-from agentjobs_async.batch._workers import workers_of
 
 __all__ = ["Place", "TimeLeft", "status_of"]
 

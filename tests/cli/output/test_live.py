@@ -2,7 +2,7 @@ from attrs import evolve
 
 from agentjobs_async import Estimate
 from agentjobs_async.batch import State
-from agentjobs_async.batch._workers import WorkerState
+from agentjobs_async.batch._monitoring import WorkerState
 from agentjobs_async.cli._output.live import Active, End, View, head_lines, in_one_line, live_lines
 
 SENDING = Active("a-very-long-key-of-number-17", "Fix the broken links", State.SENDING, 5.0)

@@ -7,7 +7,7 @@ import pytest
 
 from agentjobs_async import Estimate
 from agentjobs_async.batch import Journal
-from agentjobs_async.batch._active_jobs import ActiveJobs
+from agentjobs_async.batch._monitoring import ActiveJobs
 from tests.aged import aged_journal
 
 
