@@ -63,6 +63,8 @@ class BatchWorker:
         self._close_by = inf  # loop time
 
     async def __aenter__(self) -> Self:
+        if self._item_tasks is not None and self._item_tasks.phase < Phase.LEFT:
+            raise InvalidInputError("the worker is open already: make another one")
         self._item_tasks = await open_run(self._session, self.journal, self._settings, "worker")
         self._item_tasks.start_recording(self._item_tasks.under_way)
         return self

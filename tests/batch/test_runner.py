@@ -852,6 +852,28 @@ async def test_the_project_of_an_unknown_row(journal: Journal) -> None:
     assert result.job.project_id == "docs"
 
 
+async def test_result_names_the_item_as_it_was_given(journal: Journal) -> None:
+    """A result's item equals the one that the run was given, though its row has the session's project by then."""
+    session = FakeSession()
+    session.project_id = "docs"
+    session.answers = {"p0": [rejected()], "p1": [unknown()]}
+    todo = items(4)
+    results = await run(session, todo, journal)
+    assert sorted((result.item for result in results), key=lambda item: item.key) == todo
+    assert {result.row.project_id for result in results if result.row is not None} == {"docs"}
+
+
+async def test_retry_of_the_longest_key(journal: Journal) -> None:
+    """An item whose key is as long as a key may be is sent once more: a label is no longer than a key."""
+    item = BatchItem("k" * 512, "p")
+    session = FakeSession()
+    session.ends = {"p": "failed"}
+    await run(session, [item], journal)
+    again = await journal.retry(item.key)
+    await run(session, [], journal)
+    assert (len(again), session.agents["p"], session.labels["p"]) == (514, 2, item.key)
+
+
 async def test_polls_per_second_of_a_file(file_journal: Journal) -> None:
     """The sessions of a journal's runs and workers share its polls per second; an end lifts no limit of another one."""
     one, two = FakeSession(), FakeSession()

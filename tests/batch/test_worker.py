@@ -45,6 +45,19 @@ async def test_polls_per_second_of_a_worker_that_does_not_begin(laid_out: str, m
     assert session.polls_per_second is None
 
 
+async def test_a_worker_that_is_open(file_journal: Journal) -> None:
+    """A worker that is open is not entered again: its limit ends with it, and after that it may be."""
+    session = FakeSession()
+    await file_journal.set_limits(FleetLimits(polls_per_second=3.0))
+    async with BatchWorker(session.session, file_journal) as worker:
+        with pytest.raises(InvalidInputError, match="open already"):
+            await worker.__aenter__()
+    assert session.polls_per_second is None
+    async with worker:
+        assert session.polls_per_second == 3.0
+    assert session.polls_per_second is None
+
+
 async def test_a_closed_worker(file_journal: Journal) -> None:
     """A worker that is not open is told so."""
     worker = BatchWorker(FakeSession().session, file_journal)

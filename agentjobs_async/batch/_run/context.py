@@ -14,7 +14,7 @@ from agentjobs_async.batch._run.unrecorded import Unrecorded
 from agentjobs_async.batch._store.entries import Entries
 from agentjobs_async.batch._store.opened import Opened
 from agentjobs_async.batch._store.rows import JournalRow
-from agentjobs_async.batch.items import BatchResult, Outcome
+from agentjobs_async.batch.items import BatchItem, BatchResult, Outcome
 from agentjobs_async.batch.limits import Limits
 from agentjobs_async.batch.states import State
 
@@ -70,6 +70,7 @@ class ItemRun:
 
     Attributes:
         row: Its row as it was read or recorded last.
+        item: What its result names: the item as the row had it at first, since a claim sets the project of the row.
         state: Where its row is: planned, sending or active.
         since: Loop time of the last change of `state`.
         slot: Its slot of `max_active`, which it keeps until `leave_slot`.
@@ -83,6 +84,7 @@ class ItemRun:
     """
 
     row: JournalRow
+    item: BatchItem
     context: RunContext
     state: State
     since: float
@@ -102,7 +104,7 @@ class ItemRun:
         if row.job_id is not None and row.project_id is not None:
             ref = JobRef(row.project_id, row.job_id)
         slot = context.slots.enter(row.project_id or context.session.project_id)
-        return cls(row, context, row.state, asyncio.get_running_loop().time(), slot, ref)
+        return cls(row, row.item, context, row.state, asyncio.get_running_loop().time(), slot, ref)
 
     @property
     def cancelled_from(self) -> Phase:
@@ -147,7 +149,7 @@ class ItemRun:
     def result(self, outcome: Outcome, error: Exception, job: AgentJob | None = None) -> BatchResult:
         """Return a result without an ended job."""
         ref = self.ref if isinstance(self.ref, JobRef) else None
-        return BatchResult(self.row.item, outcome, job, error, ref, self.row)
+        return BatchResult(self.item, outcome, job, error, ref, self.row)
 
     def leave_slot(self) -> None:
         """Release the slot; that of an unknown item stays taken for a time, since its agent may be at work."""

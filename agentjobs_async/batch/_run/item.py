@@ -212,7 +212,7 @@ class ItemCreate:
                 self.item.row.prompt,
                 project_id=self.item.project_id,
                 timeout=min(self.item.timeout, _LONGEST_CREATE_SECONDS),
-                label=self.item.key,
+                label=self.item.row.item_key,  # of a retry too: its own key may be longer than a label
                 retry=False,  # here a 429, or a dead network, holds creates back
                 **(dict[str, Any]() if self._lease is None else {"before_send": self._lease.holds}),
             )
@@ -350,7 +350,7 @@ async def _wait(item: ItemRun, target: AgentJob | JobRef | str) -> BatchResult:
     outcome, item.row = await record_end(item.context.entries, item.row.key, job_id, ended, item.polls)
     if isinstance(ended, AgentJob):
         error = AgentJobsError("its item was given another job meanwhile") if outcome is Outcome.UNFINISHED else None
-        return BatchResult(item.row.item, outcome, ended, error, ended.ref, item.row)
+        return BatchResult(item.item, outcome, ended, error, ended.ref, item.row)
     return item.result(outcome, ended, ended.last_job if isinstance(ended, WaitTimeoutError) else None)
 
 
