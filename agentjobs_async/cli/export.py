@@ -145,7 +145,7 @@ def _written(form: str, lines: Sequence[Line], columns: Sequence[str]) -> Iterat
     names = list(dict.fromkeys(name for fields, _ in lines for name in fields))
     own = [f"agentjobs_{name}" if name in names else name for name in columns]
     if form == "csv":
-        yield csv_line((*names, *own))
+        yield csv_line(map(cell_text, (*names, *own)))
     for fields, item in lines:
         if form == "csv":
             cells = (cell_text(item.get(name)) for name in columns)

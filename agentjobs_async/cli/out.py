@@ -14,13 +14,14 @@ from agentjobs_async import AgentJobsError, InvalidInputError
 from agentjobs_async._text import one_line
 from agentjobs_async.batch import Journal, State
 from agentjobs_async.cli.results import item_document, row_result
-from agentjobs_async.report.items import COLUMNS, cell_text, columns_of, csv_line
+from agentjobs_async.report.items import COLUMNS, cell_text, columns_of, csv_line, inert
 
 _BLOCK_BYTES: Final = 65_536  # read at once: a file of results may have gigabytes
 _LAST_FILL_SECONDS: Final = 10.0  # what a run that was stopped may still take; the next run writes the rest
 
 
 _LONGEST_CELL: Final = 8_192  # bytes: a spreadsheet takes 32,767 characters
+_LONGEST_FIRST_LINE: Final = 1_048_576  # bytes: contexts may have any number of fields
 
 Identity = tuple[object, ...]
 
@@ -91,14 +92,19 @@ class CsvLines:
     def reads(self, first: bytes) -> bool:
         """Return whether a file begins with our columns, or with a part of them that a killed run has left."""
         own = csv_line(COLUMNS).rstrip("\n").encode()
+        if len(first) >= _LONGEST_FIRST_LINE:
+            return False
         if first.endswith(b"\n") and first.startswith(own):
-            (self.names,) = csv.reader([first.decode(errors="replace")])
-            return self.names[: len(COLUMNS)] == list(COLUMNS)
+            with suppress(csv.Error):
+                (self.names,) = csv.reader([first.decode(errors="replace")])
+                return self.names[: len(COLUMNS)] == list(COLUMNS)
+            return False
         return own.startswith(first) or (first.startswith(own + b",") and not first.endswith(b"\n"))
 
     def line(self, document: Mapping[str, Any]) -> str:
         """Return the cells of the document; a field of its context that the first line does not name is left out."""
-        return csv_line(one_line(cell_text(document.get(name)), _LONGEST_CELL) for name in self.names)
+        found = {_heading(name): value for name, value in document.items()}
+        return csv_line(one_line(cell_text(found.get(name)), _LONGEST_CELL) for name in self.names)
 
     def identity(self, line: bytes) -> Identity | None:
         """Return the identity of a record."""
@@ -110,6 +116,11 @@ class CsvLines:
     def is_torn(self, last: bytes) -> bool:
         """Return true: the header says that the file is ours."""
         return bool(last)
+
+
+def _heading(name: str) -> str:
+    """Return the name of a column as the first line has it: on one line, as every record."""
+    return inert(one_line(name, _LONGEST_CELL))
 
 
 def form_of(file: str) -> Form:
@@ -188,7 +199,7 @@ class Out:
             JournalError: The journal, whose contexts have columns too, can't be read.
         """
         if self._form.names and not (self._is_regular and os.fstat(self._descriptor).st_size):
-            self._form.names = await columns_of(journal)
+            self._form.names = list(dict.fromkeys(map(_heading, await columns_of(journal))))
             self._append(csv_line(self._form.names).encode())
         await self._read()
 
@@ -258,7 +269,7 @@ class Out:
         """Return the first line; nothing of a file that can't be read."""
         with suppress(OSError), open(os.dup(self._descriptor), "rb") as stream:  # noqa: PTH123 - it is open
             stream.seek(0)
-            return stream.readline(_BLOCK_BYTES)
+            return stream.readline(_LONGEST_FIRST_LINE)
         return b""
 
     def _mend(self) -> None:

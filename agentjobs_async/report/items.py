@@ -21,7 +21,17 @@ if TYPE_CHECKING:
     from agentjobs_async.batch import Journal, JournalRow
     from agentjobs_async.report.source import Source
 
-__all__ = ["COLUMNS", "Column", "cell_text", "columns_of", "context_column", "csv_line", "document", "write_csv"]
+__all__ = [
+    "COLUMNS",
+    "Column",
+    "cell_text",
+    "columns_of",
+    "context_column",
+    "csv_line",
+    "document",
+    "inert",
+    "write_csv",
+]
 
 _MOST_CELL: Final = 32_000  # characters; spreadsheets refuse a cell of more than 32,767
 
@@ -85,10 +95,15 @@ def cell_text(value: object) -> str:
     return shown(value, _MOST_CELL) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
+def inert(text: str) -> str:
+    """Return a text as a cell has it: one that a spreadsheet would run as a formula begins with `'`."""
+    return f"'{text}" if is_formula(text) else text
+
+
 def csv_line(cells: Iterable[str]) -> str:
-    """Return texts as one record with its line end; one that a spreadsheet would run as a formula begins with `'`."""
+    """Return texts, made inert, as one record with its line end."""
     written = io.StringIO()
-    csv.writer(written, lineterminator="\n").writerow(f"'{text}" if is_formula(text) else text for text in cells)
+    csv.writer(written, lineterminator="\n").writerow(map(inert, cells))
     return written.getvalue()
 
 
@@ -103,7 +118,7 @@ async def columns_of(journal: "Journal") -> list[str]:
 async def write_csv(source: "Source", stream: "TextIO") -> None:
     """Write all rows as comma-separated values."""
     names = await columns_of(source.journal) if source.prompts else [name for name in COLUMNS if name != "prompt"]
-    stream.write(csv_line(names))
+    stream.write(csv_line(map(cell_text, names)))
     async for row in source.journal.rows():
         found = document(row, prompts=source.prompts)
         stream.write(csv_line(cell_text(found.get(name)) for name in names))

@@ -174,6 +174,37 @@ def test_columns(tmp_path: Path, db: str) -> None:
 
 
 @pytest.mark.usefixtures("service")
+@pytest.mark.parametrize("name", ["a\nb", "a\rb", "=1+1", "\x1b[2J"])
+def test_any_name_of_a_column(name: str, tmp_path: Path, db: str) -> None:
+    """Whatever the fields of contexts are called, a later run reads the line of columns, and writes nothing twice."""
+    tasks, out = tmp_path / "tasks.jsonl", tmp_path / "out.csv"
+    for number in range(2):
+        with tasks.open("a") as stream:
+            stream.write(json.dumps({"text": f"prompt {number}", name: f"value {number}"}) + "\n")
+        arguments = ["--file", str(tasks), "--prompt", "{text}", "--journal", db, "--out", str(out)]
+        assert main(["run", *arguments]) == 0
+    records = list(csv.reader(out.read_text().splitlines()))
+    assert [(record[1], record[-1]) for record in records[1:]] == [("1", "value 0"), ("2", "value 1")]
+    assert "\x1b" not in out.read_text()
+
+
+@pytest.mark.usefixtures("service")
+def test_a_long_line_of_columns(tmp_path: Path, db: str) -> None:
+    """A later run reads a line of columns of any usual length whole; a longer one is refused, and left as it is."""
+    tasks, out = tmp_path / "tasks.jsonl", tmp_path / "out.csv"
+    fields = [str(number) + "n" * 8_000 for number in range(9)]
+    tasks.write_text("".join(json.dumps({"text": field[0], field: field[0]}) + "\n" for field in fields))
+    assert main(["run", "--file", str(tasks), "--prompt", "{text}", "--journal", db, "--out", str(out), "--yes"]) == 0
+    before = out.read_text()
+    assert len(before.splitlines()) == 10
+    assert main(["resume", db, "--out", str(out)]) == 0
+    assert out.read_text() == before
+    out.write_text(",".join([*COLUMNS, *fields * 20]))
+    assert main(["resume", db, "--out", str(out)]) == 2
+    assert out.read_text() == ",".join([*COLUMNS, *fields * 20])
+
+
+@pytest.mark.usefixtures("service")
 @pytest.mark.parametrize("torn", [10, 140, 170])
 def test_a_torn_line_of_columns(torn: int, tmp_path: Path, db: str) -> None:
     """A line of columns that a killed run left incomplete is written anew; that of another table is refused."""
