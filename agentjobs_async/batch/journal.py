@@ -275,7 +275,7 @@ class Journal:
     async def _row(self, key: str) -> JournalRow:
         found = await self._entries.get_many([key])
         if key not in found:
-            raise InvalidInputError(f"there is no row of the key {key!r:.200}")
+            raise InvalidInputError(f"there is no item of the key {key!r:.200}")
         return found[key]
 
     def _writable(self) -> Self:

@@ -19,7 +19,7 @@ def _plan_of(text: str) -> FaultPlan:
     try:
         return FaultPlan.parse(text)
     except ValueError as error:
-        defect = f"{error}; pydoc agentjobs_async.testing.Fault lists what there is"
+        defect = f"{error}; python -m pydoc agentjobs_async.testing.Fault lists what there is"
     raise InvalidInputError(defect)
 
 

@@ -65,6 +65,7 @@ _OPTIONS: Final = {
     "base_url": "--base-url",
     "project_id": "--project",
     "api_key": "the API key",
+    "states has ": "--state ",
     "JobRef.to_token() gives": "agentjobs create prints",
     " (for a token, use JobRef.from_token)": "",
     "pass JobRef.from_token(text) if it is a token, JobRef(project_id, job_id) if it is an id": "write project/job",

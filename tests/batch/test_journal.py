@@ -109,7 +109,7 @@ async def test_resolve(journal: Journal) -> None:
         "k2": "sending",
         "k3": "planned",
     }
-    for key, words in {"k0": "active", "k2": "sending", "k3": "planned", "k4": "no row"}.items():
+    for key, words in {"k0": "active", "k2": "sending", "k3": "planned", "k4": "no item"}.items():
         with pytest.raises(InvalidInputError, match=words):
             await journal.resolve(key, send_again=True)
     await journal._entries.mark_unknown("k2", ValueError("broke"))
@@ -248,7 +248,7 @@ async def test_abandon(journal: Journal) -> None:
         "k3": ("abandoned", "job_3", "abandoned while active"),
         "k4": ("planned", None, None),
     }
-    for key, words in {"k0": "abandoned", "k2": "sending", "k4": "planned", "k5": "no row"}.items():
+    for key, words in {"k0": "abandoned", "k2": "sending", "k4": "planned", "k5": "no item"}.items():
         with pytest.raises(InvalidInputError, match=words):
             await journal.abandon(key)
     assert await journal.retry(where=Where()) == ()

@@ -80,7 +80,7 @@ def test_items_by_a_filter(service: EmulatorThread, tasks: Path, db: str, capsys
     assert planned == "1 item planned again. Send it with:"
     assert command.endswith(f" resume {db}")
     assert main(["retry", "k2", "k0", "k9", "--journal", db]) == 1
-    assert re.search(r"k0 refused: .*completed.*\nk9 refused: .*no row.*\n1 item planned", capsys.readouterr().err)
+    assert re.search(r"k0 refused: .*completed.*\nk9 refused: .*no item.*\n1 item planned", capsys.readouterr().err)
     assert main(["status", db, "--summary", "--format", "jsonl"]) == 4
     assert json.loads(capsys.readouterr().out) == {"items": 3, "states": {"planned": 2, "completed": 1}}
     for wrong in ([], ["k1", "--state", "failed"], ["k1", "--dry-run"], ["--state", "abandoned", "--dry-run"]):
@@ -106,7 +106,7 @@ def test_settling_many(
     assert main(["resolve", "--journal", db, "--from", str(file)]) == 1
     shown = capsys.readouterr().err.splitlines()
     assert "k2 refused: k2 is abandoned" in shown[0]
-    assert "k9 refused: there is no row" in shown[1]
+    assert "k9 refused: there is no item" in shown[1]
     assert "refused: it has no key, or neither a job" in shown[2]
     assert shown[3] == "3 settled, 1 with their jobs, 1 planned again, 1 abandoned; 3 refused."
     assert main(["status", db, "--summary"]) == 4
@@ -136,7 +136,7 @@ def test_abandoned(service: EmulatorThread, tasks: Path, db: str, capsys: Captur
     service.inject("500 agent=no x1", prompt="p1")
     assert run(tasks, db) == 4
     assert main(["resolve", "k1", "--journal", db, "--abandon", "--send-again"]) == 2
-    for key, words in {"k0": "k0 is completed", "x": "no row of the key 'x'"}.items():
+    for key, words in {"k0": "k0 is completed", "x": "no item of the key 'x'"}.items():
         for option in ("--abandon", "--send-again"):
             capsys.readouterr()
             assert main(["resolve", key, "--journal", db, option]) == 2
