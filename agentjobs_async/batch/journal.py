@@ -10,8 +10,7 @@ from typing import Final, Self, TextIO, overload
 
 from agentjobs_async import InvalidInputError, JobRef
 from agentjobs_async._validation import checked_bare_id, checked_count, checked_span
-from agentjobs_async.batch._planning import Planner, check
-from agentjobs_async.batch._retries import retry_row, retry_rows
+from agentjobs_async.batch._planning import Planner, check, retry_row, retry_rows
 from agentjobs_async.batch._store.address import server_address
 from agentjobs_async.batch._store.entries import Entries
 from agentjobs_async.batch._store.opened import Opened

@@ -10,7 +10,7 @@ from attrs import frozen
 from agentjobs_async import InvalidInputError
 from agentjobs_async._text import one_line
 from agentjobs_async.batch import Journal, Where
-from agentjobs_async.batch._retries import retried
+from agentjobs_async.batch._planning import retried
 from agentjobs_async.cli._input.records import Record, apparent_format, read_text, records_of
 from agentjobs_async.cli._output.columns import in_words
 from agentjobs_async.cli._output.tables import table_lines

@@ -12,7 +12,7 @@ from attrs import frozen
 from agentjobs_async import InvalidInputError, JournalError
 from agentjobs_async._text import one_line
 from agentjobs_async.batch import Journal, JournalRow, State
-from agentjobs_async.batch._retries import retry_found
+from agentjobs_async.batch._planning import retry_found
 from agentjobs_async.batch.states import RETRIED_BY_KEY, origins
 from agentjobs_async.report.commands import found_job
 
