@@ -102,7 +102,7 @@ LINES = {
     "_http": 1897,
     "_polling": 3409,
     "tracing": 269,
-    "batch": 7389,
+    "batch": 7383,
     "durable": 945,
     "engines": 472,
     "web": 545,

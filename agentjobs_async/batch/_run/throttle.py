@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from contextvars import Context
 from math import inf
 from typing import Final
@@ -283,6 +283,7 @@ class CreateThrottles:
 
     Args:
         rate: How many creates may be sent, of each project or of all.
+        sent: The creates of earlier runs, by project and age in seconds.
         refused_for: Seconds for which no create of a project is sent after one was refused with 401 or 403.
 
     Attributes:
@@ -291,25 +292,19 @@ class CreateThrottles:
         refusal: The first 401 or 403 to a create; `None` when there was none.
     """
 
-    def __init__(self, rate: Rate | None, *, refused_for: float) -> None:
-        self.common = CreateThrottle(rate if rate is not None and rate.scope == "all" else None)
+    def __init__(self, rate: Rate | None, sent: Sequence[tuple[str | None, float]], *, refused_for: float) -> None:
+        is_common = rate is not None and rate.scope == "all"
+        self.common = CreateThrottle(rate, [age for _, age in sent]) if is_common else CreateThrottle(None)
         self.succeeded = False
         self.refusal: Exception | None = None
-        self._rate = rate if rate is not None and rate.scope == "project" else None
+        self._rate = None if is_common else rate
         self._refused_for = refused_for
-        self._throttles: dict[str | None, CreateThrottle] = {}
-
-    def seed(self, rate: Rate, ages: Iterable[tuple[str | None, float]]) -> None:
-        """Count the creates of earlier runs, by project and age in seconds. Call it first of all."""
-        if rate.scope == "all":
-            self.common = CreateThrottle(rate, [age for _, age in ages])
-            return
         # A session that names no project may send to any of them.
         by_project: dict[str | None, list[float]] = {None: []}
-        for project, age in ages:
+        for project, age in () if self._rate is None else sent:
             by_project.setdefault(project, []).append(age)
             by_project[None].append(age)
-        self._throttles = {project: CreateThrottle(rate, found) for project, found in by_project.items()}
+        self._throttles = {project: CreateThrottle(self._rate, ages) for project, ages in by_project.items()}
 
     def of(self, project: str | None) -> CreateThrottle:
         """Return the throttle of a project."""
@@ -395,9 +390,8 @@ async def throttles_of(entries: Entries, rate: Rate | None, *, refused_for: floa
     Raises:
         JournalError: The journal can't be read.
     """
-    throttles = CreateThrottles(rate, refused_for=refused_for)
-    if rate is not None:
-        throttles.seed(rate, await entries.sent_ages(rate.per, rate.count))
+    sent = [] if rate is None else await entries.sent_ages(rate.per, rate.count)
+    throttles = CreateThrottles(rate, sent, refused_for=refused_for)
     for project, seconds in (await entries.paused_for()).items():
         throttles.of(project).pause(min(seconds, LONGEST_RETRY_AFTER_SECONDS))
     return throttles
