@@ -104,7 +104,7 @@ LINES = {
     "tracing": 269,
     "batch": 7383,
     "durable": 945,
-    "engines": 472,
+    "engines": 473,
     "web": 545,
     "report": 2238,
     "testing": 2347,

@@ -1,8 +1,8 @@
-"""Finding abandoned work: chunks whose worker died or does not run them, and items that belong to no chunk."""
+"""Handing out work in chunks, and finding what was abandoned: chunks that no worker runs, items in none."""
 
 import asyncio
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 from procrastinate import App
@@ -11,9 +11,12 @@ from procrastinate.jobs import Job
 from agentjobs_async.batch import Journal
 from agentjobs_async.engines._connector import error_text
 
+TASK: Final = "agentjobs.run"
+QUEUE: Final = "agentjobs"
 _SWEEPS: Final = 4  # in `stalled_after` seconds
 _MOST_ITEMS: Final = 10_000  # items that one sweep looks up among the chunks
 _CHUNK: Final = 100  # keys of a chunk that a sweep makes
+_TASKS_AT_ONCE: Final = 100  # in one statement
 _QUEUED_KEYS: Final = """
 SELECT DISTINCT item.key AS key
   FROM procrastinate_jobs AS job, jsonb_array_elements_text(job.args -> 'keys') AS item (key)
@@ -21,6 +24,13 @@ SELECT DISTINCT item.key AS key
 """
 
 _logger: Final = logging.getLogger("agentjobs_async.engines")
+
+
+async def hand_out(app: App, keys: Sequence[str], chunk: int) -> None:
+    """Add tasks of up to `chunk` keys each to the queue."""
+    tasks: list[Any] = [{"keys": list(keys[start : start + chunk])} for start in range(0, len(keys), chunk)]
+    for start in range(0, len(tasks), _TASKS_AT_ONCE):
+        await app.configure_task(TASK, queue=QUEUE).batch_defer_async(*tasks[start : start + _TASKS_AT_ONCE])
 
 
 class Sweep:
@@ -33,12 +43,10 @@ class Sweep:
         worker_ids: The ids of this worker in the queue, which gives it a new one after each outage.
     """
 
-    def __init__(self, app: App, task: str, queue: str, journal: Journal, stalled_after: float) -> None:
+    def __init__(self, app: App, journal: Journal, stalled_after: float) -> None:
         self.running: set[int] = set()
         self.worker_ids: set[int] = set()
         self._app = app
-        self._task = task
-        self._queue = queue
         self._journal = journal
         self._stalled_after = stalled_after
         self._idle: frozenset[int | None] = frozenset()
@@ -57,7 +65,7 @@ class Sweep:
     async def _retry_of_dead_workers(self) -> None:
         """Hand out the chunks of workers whose heartbeats have stopped, or that have left."""
         jobs = self._app.job_manager
-        for job in await jobs.get_stalled_jobs(task_name=self._task, seconds_since_heartbeat=self._stalled_after):
+        for job in await jobs.get_stalled_jobs(task_name=TASK, seconds_since_heartbeat=self._stalled_after):
             await jobs.retry_job(job)
 
     async def _retry_of_this_worker(self) -> None:
@@ -69,7 +77,7 @@ class Sweep:
         jobs = self._app.job_manager
         held: dict[int | None, Job] = {}
         for worker_id in tuple(self.worker_ids):
-            found = list(await jobs.list_jobs_async(task=self._task, status="doing", worker_id=worker_id))
+            found = list(await jobs.list_jobs_async(task=TASK, status="doing", worker_id=worker_id))
             held |= {job.id: job for job in found if job.id not in self.running}
             if not found:
                 self.worker_ids.discard(worker_id)  # the next chunk that it runs brings it back
@@ -90,10 +98,9 @@ class Sweep:
         queued = await self._queued(keys) if keys else frozenset[str]()
         if left := [key for key in keys if key not in queued]:
             _logger.info("%d items that no worker followed are handed out", len(left))
-            tasks: list[Any] = [{"keys": left[start : start + _CHUNK]} for start in range(0, len(left), _CHUNK)]
-            await self._app.configure_task(self._task, queue=self._queue).batch_defer_async(*tasks)
+            await hand_out(self._app, left, _CHUNK)
 
     async def _queued(self, keys: Collection[str]) -> Collection[str]:
         """Return those of the keys that are in a chunk which is queued or assigned."""
-        rows = await self._app.connector.execute_query_all_async(_QUEUED_KEYS, task=self._task, keys=list(keys))
+        rows = await self._app.connector.execute_query_all_async(_QUEUED_KEYS, task=TASK, keys=list(keys))
         return {row["key"] for row in rows}

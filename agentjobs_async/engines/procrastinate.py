@@ -8,7 +8,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from itertools import islice
-from typing import Any, Final
+from typing import Final
 
 from agentjobs_async import AgentJobsError, AgentJobsSession, JournalError
 from agentjobs_async._extras import extra_named
@@ -22,14 +22,11 @@ with extra_named("agentjobs_async.engines.procrastinate", "procrastinate"):
     from agentjobs_async.batch import BatchItem, BatchResult, BatchWorker, Journal, Refusals
     from agentjobs_async.batch._planning import Planner
     from agentjobs_async.engines._connector import QueueConnector, error_text, queue_errors
-    from agentjobs_async.engines._sweeping import Sweep
+    from agentjobs_async.engines._sweeping import QUEUE, TASK, Sweep, hand_out
 
 __all__ = ["defer", "run_worker", "submit", "work_off"]
 
-_TASK: Final = "agentjobs.run"
-_QUEUE: Final = "agentjobs"
 _PAGE: Final = 1_000  # items that are planned at once, and keys of a chunk at most
-_TASKS_AT_ONCE: Final = 100  # in one statement
 _MOST_DOUBLINGS: Final = 4  # a retry after at most 16 s: another worker's items are followed again within 30 s
 _OPENING_SECONDS: Final = 15.0  # to connect, and to make the queue
 _LEAVING_SECONDS: Final = 5.0  # to give chunks back to a database that does not respond
@@ -81,12 +78,9 @@ async def defer(keys: Sequence[str], *, journal: Journal, chunk: int = 100) -> i
     """
     checked_count("chunk", chunk, most=_PAGE)
     open_keys = await journal._entries.unended(keys)
-    tasks: list[Any] = [{"keys": list(open_keys[start : start + chunk])} for start in range(0, len(open_keys), chunk)]
     async with _opened(QueueConnector(journal._opened.connect_arguments())) as app:
-        for start in range(0, len(tasks), _TASKS_AT_ONCE):
-            with queue_errors():
-                deferring = app.configure_task(_TASK, queue=_QUEUE, allow_unknown=True)
-                await deferring.batch_defer_async(*tasks[start : start + _TASKS_AT_ONCE])
+        with queue_errors():
+            await hand_out(app, open_keys, chunk)
     return len(open_keys)
 
 
@@ -144,9 +138,9 @@ async def work_off(
     checked_seconds("polling", polling)
     connector = QueueConnector(worker.journal._opened.connect_arguments())
     async with _opened(connector) as app:
-        sweep = Sweep(app, _TASK, _QUEUE, worker.journal, stalled_after)
+        sweep = Sweep(app, worker.journal, stalled_after)
         worker_run = _WorkerRun(worker, stop or asyncio.Event(), sweep)
-        app.task(name=_TASK, queue=_QUEUE, retry=_UntilEnded(), pass_context=True)(worker_run.run)
+        app.task(name=TASK, queue=QUEUE, retry=_UntilEnded(), pass_context=True)(worker_run.run)
         sweeping = asyncio.create_task(sweep.run())
         try:
             while not worker_run.stop.is_set():
@@ -238,7 +232,7 @@ async def _work(
     """Run Procrastinate's worker until `stop` is set, or until it fails, as it does when the database is gone."""
     working = asyncio.create_task(
         app.run_worker_async(
-            queues=[_QUEUE],
+            queues=[QUEUE],
             concurrency=chunks,
             install_signal_handlers=False,
             shutdown_graceful_timeout=0.0,
