@@ -103,7 +103,7 @@ LINES = {
     "_polling": 3409,
     "tracing": 269,
     "batch": 7383,
-    "durable": 945,
+    "durable": 936,
     "engines": 473,
     "web": 545,
     "report": 2238,

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from itertools import islice
@@ -12,7 +12,7 @@ from weakref import WeakSet
 from agentjobs_async import AgentJob, AgentJobsSession, InvalidInputError, JournalError, SessionClosedError
 from agentjobs_async._loop.tasks import until_done
 from agentjobs_async._validation import checked_flag, checked_seconds
-from agentjobs_async.batch import BatchItem, Journal, JournalRow, State, Where
+from agentjobs_async.batch import BatchItem, Journal, JournalRow, Rows, State, Where
 from agentjobs_async.batch._run.context import Phase
 from agentjobs_async.batch._run.tasks import GRACE_SECONDS, check_session_and_journal, noted_on, open_run
 from agentjobs_async.batch._store.durable_rows import DurableRows
@@ -203,7 +203,7 @@ class DurableJobs:
                 and prompts; `None` for all.
         """
         self._check_open()
-        return [self._following.entry(row) async for row in _all(partial(self._rows.active, where=where))]
+        return [self._following.entry(row) async for row in Rows(partial(self._rows.active, where=where))]
 
     async def unfollow(self, key: str) -> bool:
         """Stop following a job, for good: no callback is called for it any more, and the job itself continues.
@@ -284,7 +284,7 @@ class DurableJobs:
         A claim that was cancelled before its answer came leaves a row that is `sending`, and that nothing sends.
         """
         own = bool(await self._entries.take_back()) or own
-        async for row in _all(partial(self._rows.take_over, own=own)):
+        async for row in Rows(partial(self._rows.take_over, own=own)):
             self._take_up(row)
 
     async def _sweep(self) -> None:
@@ -302,7 +302,7 @@ class DurableJobs:
                     for key in await self._rows.leave_to_tell():  # to a process that has one
                         self._following.leave(key)
                 else:
-                    async for row in _all(self._rows.to_tell):
+                    async for row in Rows(self._rows.to_tell):
                         self._take_up(row)
             except JournalError as error:
                 _logger.info("the journal can't be searched, and is later: %s", error)
@@ -353,12 +353,3 @@ class DurableJobs:
                 with suppress(JournalError, TimeoutError):
                     async with asyncio.timeout(_RELEASING_SECONDS):
                         await self._rows.release()
-
-
-async def _all(page: Callable[[int], Awaitable[list[JournalRow]]]) -> AsyncIterator[JournalRow]:
-    """Return the rows of all pages, of which `page` returns the one after the number of a row."""
-    after = 0
-    while rows := await page(after):
-        for row in rows:
-            yield row
-        after = rows[-1].number
