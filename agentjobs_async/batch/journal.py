@@ -215,7 +215,7 @@ class Journal:
         elif job_id is not None:
             checked_bare_id(job_id)
         if not await self._entries.resolve(row.key, job_id, project_id):
-            row = await self._row(row.key)
+            row = (await self._entries.get_many([row.key]))[row.key]
             raise InvalidInputError(f"{row.key} is {row.state}: there is nothing to resolve")
 
     async def abandon(self, key: str) -> None:
@@ -233,7 +233,7 @@ class Journal:
     async def _abandon(self, row: JournalRow) -> None:
         """End this try of an item as `abandon` does, unless its state or its job has changed since it was read."""
         if not await self._entries.abandon(row):
-            row = await self._row(row.key)
+            row = (await self._entries.get_many([row.key]))[row.key]
             raise InvalidInputError(f"{row.key} is {row.state}: only what is active or unknown is abandoned")
 
     def rows(self, state: State | str | None = None, *, where: Where | None = None, all_tries: bool = False) -> Rows:
@@ -266,16 +266,10 @@ class Journal:
 
     async def _newest(self, key: str) -> JournalRow:
         """Return the row of an item's newest try, by the key of any of its tries."""
-        row = await self._row(key)
-        while row.retried_as is not None:
-            row = await self._row(row.retried_as)
-        return row
-
-    async def _row(self, key: str) -> JournalRow:
-        found = await self._entries.get_many([key])
-        if key not in found:
+        row = await self._entries.newest(key)
+        if row is None:
             raise InvalidInputError(f"there is no item of the key {key!r:.200}")
-        return found[key]
+        return row
 
     def _writable(self) -> Self:
         """Return the journal of the same place, not open yet, to be changed: for the actions of a page."""

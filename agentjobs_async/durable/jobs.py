@@ -190,7 +190,7 @@ class DurableJobs:
     async def get(self, key: str) -> DurableEntry | None:
         """Return the entry of a key; `None` if there is none."""
         self._check_open()
-        row = await self._newest(key)
+        row = await self._entries.newest(key)
         return None if row is None else self._following.entry(row)
 
     async def active(self, where: Where | None = None) -> list[DurableEntry]:
@@ -211,7 +211,7 @@ class DurableJobs:
         Return whether it was followed. A callback may call this for its own job.
         """
         self._check_open()
-        newest = await self._newest(key)
+        newest = await self._entries.newest(key)
         key = key if newest is None else newest.key
         unfollowed = await self._rows.unfollow(key)
         self._creates.leave(key)
@@ -243,7 +243,8 @@ class DurableJobs:
             return await asyncio.shield(answer)
         if not mine:
             row = await self._answered_elsewhere(row)
-        newest = await self._newest(item.key)  # the create may have ended since the row was read; and it may be retried
+        # The create may have ended since the row was read; and it may be retried.
+        newest = await self._entries.newest(item.key)
         return self._following.entry(newest or row)
 
     def _submitted(self, task: asyncio.Task[DurableEntry]) -> None:
@@ -258,14 +259,6 @@ class DurableJobs:
             await asyncio.sleep(delay)
             delay = min(2 * delay, _LONGEST_LOOK_SECONDS)
             row = (await self._entries.get_many([row.key]))[row.key]
-        return row
-
-    async def _newest(self, key: str) -> JournalRow | None:
-        """Return the row of a key's newest try; `None` if there is none."""
-        row: JournalRow | None = None
-        wanted: str | None = key
-        while wanted is not None and (found := (await self._entries.get_many([wanted])).get(wanted)) is not None:
-            row, wanted = found, found.retried_as
         return row
 
     def _take_up(self, row: JournalRow) -> None:

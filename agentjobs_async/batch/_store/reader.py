@@ -80,6 +80,14 @@ class Reader:
         possible = [key for key in keys if not _NEVER_IN_A_KEY.search(str(key))]
         return {row.key: row for row in rows_of(await self._read(ROWS.where(_ROW.key.in_(possible))))}
 
+    async def newest(self, key: str) -> JournalRow | None:
+        """Return the row of an item's newest try, by the key of any of its tries; `None` where no row has the key."""
+        row: JournalRow | None = None
+        wanted: str | None = key
+        while wanted is not None and (found := (await self.get_many([wanted])).get(wanted)) is not None:
+            row, wanted = found, found.retried_as
+        return row
+
     async def numbered(self, numbers: Collection[int]) -> list[JournalRow]:
         """Return the rows of some hundred numbers, in their order; numbers without a row are left out."""
         return rows_of(await self._read(ROWS.where(_ROW.number.in_(numbers)).order_by(_ROW.number)))
