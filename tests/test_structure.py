@@ -102,7 +102,7 @@ LINES = {
     "_http": 1897,
     "_polling": 3409,
     "tracing": 269,
-    "batch": 7385,
+    "batch": 7384,
     "durable": 929,
     "engines": 473,
     "web": 545,

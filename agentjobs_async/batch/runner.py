@@ -13,7 +13,7 @@ from agentjobs_async.batch._run.item import run_item
 from agentjobs_async.batch._run.tasks import GRACE_SECONDS, ItemTasks, check_session_and_journal, noted_on, open_run
 from agentjobs_async.batch.items import BatchItem, BatchResult, Outcome, checked_item
 from agentjobs_async.batch.journal import Journal
-from agentjobs_async.batch.limits import Kept, Limits, Rate, given
+from agentjobs_async.batch.limits import Kept, Rate, given
 from agentjobs_async.batch.stats import ActiveItem, BatchStats
 
 __all__ = ["Batch", "run_batch"]
@@ -126,7 +126,6 @@ class Batch(AsyncIterator[BatchResult]):
         self._journal = journal
         self._settings = settings
         self._learn = learn
-        self._limits = Limits(**settings)
         self._results: asyncio.Queue[BatchResult | BaseException | None] = asyncio.Queue()
         self._item_tasks: ItemTasks | None = None
         self._over = False
@@ -135,9 +134,9 @@ class Batch(AsyncIterator[BatchResult]):
         if self._item_tasks is not None or self._over:
             raise InvalidInputError("a batch runs once: call run_batch again")
         item_tasks = await open_run(self._session, self._journal, self._settings, "batch", learn=self._learn)
-        self._item_tasks, self._limits = item_tasks, item_tasks.context.limits
-        self._results = asyncio.Queue(self._limits.max_active)
-        self._feed = Feed(item_tasks, self._items, self._limits.limit, self._run, self._deliver)
+        self._item_tasks, limits = item_tasks, item_tasks.context.limits
+        self._results = asyncio.Queue(limits.max_active)
+        self._feed = Feed(item_tasks, self._items, limits.limit, self._run, self._deliver)
         feeding = item_tasks.start_helper(self._feed.read(self._journal._opened.take_unknown()), Phase.NO_CREATES)
         item_tasks.start_recording(item_tasks.under_way)
         _ = item_tasks.start_helper(self._end_results(item_tasks, feeding), Phase.LEFT)
@@ -216,7 +215,7 @@ class Batch(AsyncIterator[BatchResult]):
 
     @property
     def _failed_enough(self) -> bool:
-        most = self._limits.max_failures
+        most = self._running.context.limits.max_failures
         return most is not None and self._running.count_of(_FAILURES) >= most
 
     async def _end_results(self, item_tasks: ItemTasks, feeding: asyncio.Task[None]) -> None:
