@@ -77,7 +77,7 @@ class RunDisplay:
         """Show the live view inside the block, if there is a terminal."""
         self._run = run
         if self._changes is not None:
-            self._changes.run = run  # at once: the run has begun nothing yet
+            self._changes.run = run  # at once: no event has come yet
         self._expected.replace(await recent_durations(journal))
         await self._count(journal)
         counting = asyncio.create_task(self._keep_counting(run, journal))

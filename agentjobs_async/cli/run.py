@@ -317,7 +317,6 @@ class _Run:
             if self.out is not None:
                 await stack.enter_async_context(self.out.filled_at_a_fault(self.journal))
             batch = await stack.enter_async_context(run_batch(self.session, (), journal=self.journal, **self.settings))
-            await stack.enter_async_context(self.display.shown(batch, self.journal))
             await self.context.interruption.run_until_stop(
                 self._show_each(batch),
                 lambda: self._stop(batch),
@@ -328,8 +327,9 @@ class _Run:
             await self.out.fill_soon(self.journal)
 
     async def _show_each(self, batch: Batch) -> None:
-        async for result in batch:
-            self.display.show_result(result)
+        async with self.display.shown(batch, self.journal):
+            async for result in batch:
+                self.display.show_result(result)
 
     async def _stop(self, batch: Batch) -> None:
         if self.run_for is not None and self.context.interruption.exit_code is None:

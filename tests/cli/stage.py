@@ -19,11 +19,11 @@ from types import TracebackType
 from typing import Any, Self, cast
 
 from agentjobs_async import policy
-from agentjobs_async.batch import Journal
+from agentjobs_async.batch import Journal, State
 from agentjobs_async.batch import journal as journals
 from agentjobs_async.batch._run import tasks as run_tasks
 from agentjobs_async.batch._store import heartbeat
-from agentjobs_async.cli import hooks, service
+from agentjobs_async.cli import display, hooks, service
 from agentjobs_async.testing import Emulator, JobScript, ReceivedRequest
 from tests.forked import Forked, run_module, run_program
 from tests.until import PATIENCE_SECONDS, until
@@ -69,6 +69,20 @@ def lasting_emulator() -> None:
 def impatience() -> None:
     """Let a server that does not answer be told at once."""
     hooks._SILENCE_SECONDS = 0.0
+
+
+def stop_before_the_view() -> None:
+    """Let the live view begin only once a job is created, and SIGTERM come right then."""
+    durations = display.recent_durations
+
+    async def late(journal: Journal) -> list[float]:
+        while not (await journal.counts())[State.ACTIVE]:
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.sleep(0)
+        return await durations(journal)
+
+    display.recent_durations = late
 
 
 def hanging_lookup() -> None:

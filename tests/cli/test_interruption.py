@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from agentjobs_async.__main__ import main
-from tests.cli.stage import Child, EmulatorThread, hanging_lookup, impatience
+from tests.cli.stage import Child, EmulatorThread, hanging_lookup, impatience, stop_before_the_view
 
 pytestmark = pytest.mark.slow
 
@@ -31,6 +31,15 @@ def test_the_printed_command_works(service: EmulatorThread) -> None:
         again.until("-docs/b~%27 active").send(signal.SIGINT)
         assert again.ended() == 130
     assert service.emulator.agents_started == {"a": 1}
+
+
+def test_a_stop_before_the_view(service: EmulatorThread) -> None:
+    """A signal that comes as soon as the first job is created ends the run as any later one does."""
+    service.live(duration=3600)
+    with Child("run", "a x", env=service.environment, before=stop_before_the_view) as child:
+        assert child.ended() == 143
+    assert "1 active\n" in child.stdout
+    assert "Resume with this; the same run again would create all of them again:\n" in child.stderr
 
 
 def test_wait_is_stopped(service: EmulatorThread) -> None:
