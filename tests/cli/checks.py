@@ -1,11 +1,15 @@
-"""What tests of the command line check: its output, and tables of which they name the rows that fail."""
+"""What tests of the command line begin with and check: a journal, a run, its output, and tables of cases."""
 
+import asyncio
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TypeVar
 
 import pytest
 
 from agentjobs_async import InvalidInputError
+from agentjobs_async.__main__ import main
+from agentjobs_async.batch import BatchItem, Journal
 from agentjobs_async.cli._output.screen import Screen
 
 Captured = pytest.CaptureFixture[str]
@@ -31,3 +35,17 @@ def taken(refusals: Mapping[K, str], call: Callable[[K], object]) -> dict[K, str
         except InvalidInputError as error:
             told[row] = str(error)
     return {row: error for row, error in told.items() if refusals[row] not in error}
+
+
+def plan(db: str, *items: BatchItem) -> None:
+    """Make a journal of items that nobody has begun."""
+
+    async def make() -> None:
+        async with Journal.open(db) as journal:
+            await journal.add(items)
+
+    asyncio.run(make())
+
+
+def run(tasks: Path, db: str, *more: str) -> int:
+    return main(["run", "--file", str(tasks), "--journal", db, "--create-rate", "none", *more])

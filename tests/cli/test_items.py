@@ -1,6 +1,5 @@
 """The journal as the first argument of the commands that take one."""
 
-import asyncio
 import io
 import json
 import re
@@ -9,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from agentjobs_async.__main__ import main
-from agentjobs_async.batch import BatchItem, Journal
-from tests.cli.checks import Captured
+from agentjobs_async.batch import BatchItem
+from tests.cli.checks import Captured, plan, run
 from tests.cli.stage import EmulatorThread
 
 pytestmark = pytest.mark.slow
@@ -44,20 +43,6 @@ def test_journal_named_otherwise(failed: str, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("AGENTJOBS_JOURNAL", failed)
     assert main(["retry", "2"]) == 0
     assert main(["status"]) == 4
-
-
-def plan(db: str, *items: BatchItem) -> None:
-    """Make a journal of items that nobody has begun."""
-
-    async def make() -> None:
-        async with Journal.open(db) as journal:
-            await journal.add(items)
-
-    asyncio.run(make())
-
-
-def run(tasks: Path, db: str, *more: str) -> int:
-    return main(["run", "--file", str(tasks), "--journal", db, "--create-rate", "none", *more])
 
 
 def test_items_by_a_filter(service: EmulatorThread, tasks: Path, db: str, capsys: Captured) -> None:

@@ -17,26 +17,12 @@ from agentjobs_async.batch._store.entries import Entries
 from agentjobs_async.batch._store.file_lock import FileLock
 from agentjobs_async.cli.run import _planned
 from agentjobs_async.report.items import COLUMNS
-from tests.cli.checks import Captured, screen
+from tests.cli.checks import Captured, plan, run, screen
 from tests.cli.stage import Child, EmulatorThread, endless_planning, lasting_emulator, without_power
 
 pytestmark = pytest.mark.slow
 
 HOSTILE = "\x1b]0;owned\x07"
-
-
-def plan(db: str, *items: BatchItem) -> None:
-    """Make a journal of items that nobody has begun."""
-
-    async def make() -> None:
-        async with Journal.open(db) as journal:
-            await journal.add(items)
-
-    asyncio.run(make())
-
-
-def run(tasks: Path, db: str, *more: str) -> int:
-    return main(["run", "--file", str(tasks), "--journal", db, "--create-rate", "none", *more])
 
 
 def test_run_and_run_again(service: EmulatorThread, tasks: Path, db: str, capsys: Captured) -> None:
