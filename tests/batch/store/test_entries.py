@@ -6,11 +6,13 @@ from types import NoneType
 from typing import Any
 
 import pytest
+from sqlalchemy import select
 
-from agentjobs_async import AgentJob, AgentJobsError, InvalidInputError
+from agentjobs_async import AgentJob, AgentJobsError, InvalidInputError, NotFoundError, RejectedError
 from agentjobs_async.batch import BatchItem, BatchResult, Journal, JournalRow, State
 from agentjobs_async.batch._run.feed import PlannedRows, earlier
 from agentjobs_async.batch._store import statements
+from agentjobs_async.batch._store.schema import ENTRIES
 from agentjobs_async.batch.states import MOVES
 from tests.batch.stage import FakeSession, items, run, set_clock, state_of
 from tests.polled import REF
@@ -64,6 +66,26 @@ async def test_every_pair_of_states(journal: Journal) -> None:
 
     found = await asyncio.gather(*(is_as_stated(origin, target) for origin, target in pairs))
     assert [pair for pair, is_right in zip(pairs, found, strict=True) if not is_right] == []
+
+
+async def test_no_key_in_a_row(journal: Journal) -> None:
+    """A row holds no API key, whatever quotes it: a callable's own error, a server's, or a link."""
+    entries = journal._entries
+    entries.mask(lambda text: text.replace("s3cret", "***"))
+    quoting = OSError("s3cret in a URL"), RejectedError(422, "s3cret"), NotFoundError(410, "s3cret")
+    await journal.add(items(5))
+    for key in ("k0", "k1", "k2", "k3", "k4"):
+        await entries.claim(key)
+        if key not in {"k0", "k1"}:
+            await entries.mark_created(key, REF)
+    await entries.mark_unknown("k0", quoting[0])
+    await entries.mark_rejected("k1", quoting[1])
+    await entries.record_error("k2", quoting[0])
+    await entries.mark_gone("k3", quoting[2], 1, of_job=REF.job_id)
+    await entries.mark_ended("k4", AgentJob("job_1", "docs", "completed", pr_link="https://x.example/s3cret"))
+    rows = [row.to_dict() async for row in journal.rows()]
+    assert "s3cret" not in f"{rows} {await entries._database.read(select(ENTRIES))}"
+    assert ["***" in str(row) for row in rows] == [True] * 5
 
 
 def test_moves_outside_of_the_table() -> None:
