@@ -10,15 +10,15 @@ from typing import Final, Protocol
 from agentjobs_async import AgentJobsError, CreateOutcomeUnknownError, Hook, JournalError, NotSentError
 from agentjobs_async.batch import ActiveItem, BatchResult, BatchStats, FleetLimits, Journal, Outcome, State
 from agentjobs_async.batch._run.tasks import SLOTS_KEPT
+from agentjobs_async.cli._output.hints import show_unknown
+from agentjobs_async.cli._output.lines import Report
 from agentjobs_async.cli._output.live import Active, View, clock, in_one_line, live_lines
+from agentjobs_async.cli._output.out import Out
+from agentjobs_async.cli._output.outcomes import described
+from agentjobs_async.cli._output.results import Result, item_document, run_result
 from agentjobs_async.cli._output.screen import Screen
 from agentjobs_async.cli.estimates import Expected
-from agentjobs_async.cli.hints import show_unknown
 from agentjobs_async.cli.hooks import ItemChanges, PollCounts
-from agentjobs_async.cli.lines import Report
-from agentjobs_async.cli.out import Out
-from agentjobs_async.cli.outcomes import described
-from agentjobs_async.cli.results import Result, item_document, run_result
 
 _COUNT_SECONDS: Final = 0.5  # between two counts of the rows
 _REST_PER_COUNT: Final = 20.0  # counting takes at most a twentieth of the database's time

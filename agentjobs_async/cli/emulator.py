@@ -6,12 +6,12 @@ from contextlib import AsyncExitStack
 import click
 
 from agentjobs_async import InvalidInputError
+from agentjobs_async.cli._input.options import COUNT, SHARE, FiniteNumber, Read
+from agentjobs_async.cli._input.service import EMULATED_PROJECT
 from agentjobs_async.cli._output.logs import LogLines
+from agentjobs_async.cli._output.outcomes import ExitCode
 from agentjobs_async.cli.help import command
-from agentjobs_async.cli.options import COUNT, SHARE, FiniteNumber, Read
-from agentjobs_async.cli.outcomes import ExitCode
 from agentjobs_async.cli.process import Context, run_action
-from agentjobs_async.cli.service import EMULATED_PROJECT
 from agentjobs_async.testing import Emulator, FaultPlan, RandomScripts, RateLimit
 
 

@@ -10,11 +10,10 @@ from attrs import frozen
 from agentjobs_async import JobRef, JournalError
 from agentjobs_async.batch import Journal, JournalRow, State
 from agentjobs_async.batch._monitoring import ActiveJobs
+from agentjobs_async.cli._input.own_journals import count_of_retried
 from agentjobs_async.cli._input.tasks import Refusal
 from agentjobs_async.cli._output.github import StepSummary
-from agentjobs_async.cli._output.streams import is_on_github
-from agentjobs_async.cli.display import RunDisplay
-from agentjobs_async.cli.hints import (
+from agentjobs_async.cli._output.hints import (
     ends_in,
     resume_command,
     show_advice,
@@ -23,12 +22,13 @@ from agentjobs_async.cli.hints import (
     show_retry,
     show_unknown,
 )
+from agentjobs_async.cli._output.lines import Report
+from agentjobs_async.cli._output.outcomes import Outcome, exit_code
+from agentjobs_async.cli._output.results import outcomes_of, row_result
+from agentjobs_async.cli._output.streams import is_on_github
+from agentjobs_async.cli.display import RunDisplay
 from agentjobs_async.cli.hooks import OpenJobs
-from agentjobs_async.cli.lines import Report
-from agentjobs_async.cli.outcomes import Outcome, exit_code
-from agentjobs_async.cli.own_journals import count_of_retried
 from agentjobs_async.cli.process import Context
-from agentjobs_async.cli.results import outcomes_of, row_result
 
 _READING_SECONDS: Final = 30.0  # for all rows, as below
 _LOOK_SECONDS: Final = 5.0  # a database that is gone does not hold up the end

@@ -9,8 +9,8 @@ from typing import Final
 from attrs import evolve
 
 from agentjobs_async.batch import BatchItem, FleetLimits, JournalRow, Rate
+from agentjobs_async.cli._input.limits import DEFAULT_ACTIVE, rate_text
 from agentjobs_async.cli._output.live import End
-from agentjobs_async.cli.limits import DEFAULT_ACTIVE, rate_text
 
 _MOST_SHARE: Final = 0.9
 _MOST_DURATIONS: Final = 500  # the newest: the service may have become slower

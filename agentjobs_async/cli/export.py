@@ -8,12 +8,12 @@ import click
 
 from agentjobs_async import InvalidInputError
 from agentjobs_async.batch import Journal, JournalRow
+from agentjobs_async.cli._input.options import TEXT, WRITTEN_FILE, journal_argument
 from agentjobs_async.cli._input.records import FORMATS, Record, apparent_format, read_text, records_of
 from agentjobs_async.cli._input.tasks import text_of
 from agentjobs_async.cli._output.files import whole_file
+from agentjobs_async.cli._output.outcomes import ExitCode, Outcome
 from agentjobs_async.cli.help import command, journal_exit_codes
-from agentjobs_async.cli.options import TEXT, WRITTEN_FILE, journal_argument
-from agentjobs_async.cli.outcomes import ExitCode, Outcome
 from agentjobs_async.cli.process import Context, run_action
 from agentjobs_async.report.items import COLUMNS, cell_text, context_column, csv_line, document
 

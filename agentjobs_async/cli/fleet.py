@@ -13,15 +13,8 @@ import click
 from agentjobs_async import InvalidInputError, JournalError
 from agentjobs_async._text import one_line
 from agentjobs_async.batch import BatchResult, BatchWorker, FleetLimits, Journal, State
-from agentjobs_async.cli._input.tasks import Tasks, show_refused
-from agentjobs_async.cli._output.logs import LogLines
-from agentjobs_async.cli._output.screen import Screen
-from agentjobs_async.cli.display import RunDisplay
-from agentjobs_async.cli.ending import tally
-from agentjobs_async.cli.help import command, exit_codes, journal_exit_codes
-from agentjobs_async.cli.limits import Duration, changed_limits, number_of, rate_of, rate_text, whole_of
-from agentjobs_async.cli.lines import ItemLines, JsonLines
-from agentjobs_async.cli.options import (
+from agentjobs_async.cli._input.limits import Duration, changed_limits, number_of, rate_of, rate_text, whole_of
+from agentjobs_async.cli._input.options import (
     COUNT,
     JSON_OPTION,
     MAX_SENDING,
@@ -36,11 +29,18 @@ from agentjobs_async.cli.options import (
     limit_options,
     service_options,
 )
-from agentjobs_async.cli.out import Out
-from agentjobs_async.cli.outcomes import ExitCode, exit_code
+from agentjobs_async.cli._input.service import Service
+from agentjobs_async.cli._input.tasks import Tasks, show_refused
+from agentjobs_async.cli._output.lines import ItemLines, JsonLines
+from agentjobs_async.cli._output.logs import LogLines
+from agentjobs_async.cli._output.out import Out
+from agentjobs_async.cli._output.outcomes import ExitCode, exit_code
+from agentjobs_async.cli._output.results import outcomes_of
+from agentjobs_async.cli._output.screen import Screen
+from agentjobs_async.cli.display import RunDisplay
+from agentjobs_async.cli.ending import tally
+from agentjobs_async.cli.help import command, exit_codes, journal_exit_codes
 from agentjobs_async.cli.process import Context, run_action
-from agentjobs_async.cli.results import outcomes_of
-from agentjobs_async.cli.service import Service
 from agentjobs_async.engines._connector import database_error
 from agentjobs_async.engines.procrastinate import submit as submit_items
 from agentjobs_async.engines.procrastinate import work_off

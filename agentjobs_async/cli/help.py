@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import click
 
+from agentjobs_async.cli._input.options import WRITTEN_FILE, journal_files
 from agentjobs_async.cli._output.columns import wrapped
 from agentjobs_async.cli._output.files import check_file
-from agentjobs_async.cli.options import WRITTEN_FILE, journal_files
 
 _WIDEST_HELP: Final = 80  # columns
 _NARROW: Final = 58  # columns below which an option's help does not fit beside it

@@ -19,8 +19,8 @@ from agentjobs_async import (
     WaitEnded,
     WaitStarted,
 )
-from agentjobs_async.cli.outcomes import described
-from agentjobs_async.cli.results import Change
+from agentjobs_async.cli._output.outcomes import described
+from agentjobs_async.cli._output.results import Change
 
 if TYPE_CHECKING:
     from agentjobs_async.batch import ActiveItem, JournalRow

@@ -11,15 +11,15 @@ from agentjobs_async import InvalidInputError
 from agentjobs_async._text import one_line
 from agentjobs_async.batch import Journal, Where
 from agentjobs_async.batch._planning import retried
+from agentjobs_async.cli._input.options import MAX_TRIES, TEXT, filter_options, journal_before_keys
 from agentjobs_async.cli._input.records import Record, apparent_format, read_text, records_of
 from agentjobs_async.cli._output.columns import in_words
+from agentjobs_async.cli._output.hints import resume_command
+from agentjobs_async.cli._output.outcomes import ExitCode, described
+from agentjobs_async.cli._output.results import entry_of_row
 from agentjobs_async.cli._output.tables import table_lines
 from agentjobs_async.cli.help import command, journal_exit_codes
-from agentjobs_async.cli.hints import resume_command
-from agentjobs_async.cli.options import MAX_TRIES, TEXT, filter_options, journal_before_keys
-from agentjobs_async.cli.outcomes import ExitCode, described
 from agentjobs_async.cli.process import Context, run_action
-from agentjobs_async.cli.results import entry_of_row
 from agentjobs_async.report.commands import found_job
 
 _OF_NO_RUN: Final = "The journal; if it is a file, no run may be using it."

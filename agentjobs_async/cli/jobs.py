@@ -25,18 +25,18 @@ from agentjobs_async import (
     batch,
 )
 from agentjobs_async._text import shown_status
+from agentjobs_async.cli._input.options import JSON_OPTION, journal_option, service_options, timeout_option
+from agentjobs_async.cli._input.service import DEFAULT_TIMEOUT, Service
 from agentjobs_async.cli._input.tasks import checked_prompts
 from agentjobs_async.cli._output.columns import shortened
+from agentjobs_async.cli._output.hints import ends_in, show_advice, show_jobs
+from agentjobs_async.cli._output.lines import JobLines, JsonLines, Report
+from agentjobs_async.cli._output.outcomes import ExitCode, Outcome, advice_of, described, exit_code, reason_of
+from agentjobs_async.cli._output.results import Change, Result, job_document
 from agentjobs_async.cli._output.screen import Screen, Styled, styled_status
 from agentjobs_async.cli.help import WAIT_PAGE, command, exit_codes
-from agentjobs_async.cli.hints import ends_in, show_advice, show_jobs
 from agentjobs_async.cli.hooks import JobChanges, SilenceHook
-from agentjobs_async.cli.lines import JobLines, JsonLines, Report
-from agentjobs_async.cli.options import JSON_OPTION, journal_option, service_options, timeout_option
-from agentjobs_async.cli.outcomes import ExitCode, Outcome, advice_of, described, exit_code, reason_of
 from agentjobs_async.cli.process import Context, run_action
-from agentjobs_async.cli.results import Change, Result, job_document
-from agentjobs_async.cli.service import DEFAULT_TIMEOUT, Service
 
 _LOOK_SECONDS: Final = 5.0  # a database that is gone does not hold up a wait that can do without it
 

@@ -11,9 +11,9 @@ import click
 
 from agentjobs_async import InvalidInputError, __version__
 from agentjobs_async._text import one_line
+from agentjobs_async.cli._output.outcomes import ExitCode, described
 from agentjobs_async.cli._output.streams import silence
 from agentjobs_async.cli.help import ALL_COMPLETED, Context
-from agentjobs_async.cli.outcomes import ExitCode, described
 from agentjobs_async.cli.process import show_error
 
 COMMANDS: Final = {

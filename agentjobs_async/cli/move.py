@@ -5,11 +5,11 @@ import asyncio
 import click
 
 from agentjobs_async.batch import Journal, move_journal
+from agentjobs_async.cli._input.options import TEXT
+from agentjobs_async.cli._output.hints import resume_command
+from agentjobs_async.cli._output.outcomes import ExitCode
 from agentjobs_async.cli.ending import tally
 from agentjobs_async.cli.help import command, journal_exit_codes
-from agentjobs_async.cli.hints import resume_command
-from agentjobs_async.cli.options import TEXT
-from agentjobs_async.cli.outcomes import ExitCode
 from agentjobs_async.cli.process import Context, run_action
 
 

@@ -12,13 +12,13 @@ from attrs import frozen
 from agentjobs_async._text import span
 from agentjobs_async.batch import BatchItem, FleetLimits, Journal, State, check_items
 from agentjobs_async.batch.limits import Limits, in_force
+from agentjobs_async.cli._input.options import CREATE_RATE, MAX_ACTIVE, TEXT, FiniteNumber, input_options, limit_options
 from agentjobs_async.cli._input.tasks import Refusal, Tasks, show_refusal, show_repeats
 from agentjobs_async.cli._output.columns import columns_of, cut_at_a_word, cut_in_the_middle, in_words
+from agentjobs_async.cli._output.outcomes import ExitCode
 from agentjobs_async.cli._output.screen import Screen
 from agentjobs_async.cli.estimates import estimate
 from agentjobs_async.cli.help import command, journal_exit_codes
-from agentjobs_async.cli.options import CREATE_RATE, MAX_ACTIVE, TEXT, FiniteNumber, input_options, limit_options
-from agentjobs_async.cli.outcomes import ExitCode
 from agentjobs_async.cli.process import Context, run_action
 
 _MOST_REFUSALS: Final = 10  # lines

@@ -13,9 +13,9 @@ from typing import Any, Final, Self, TypeVar
 from attrs import frozen
 
 from agentjobs_async.cli._output.columns import fitted
+from agentjobs_async.cli._output.outcomes import ExitCode, described, exit_code
 from agentjobs_async.cli._output.screen import Screen
 from agentjobs_async.cli._output.streams import guarded, leave, without_commands
-from agentjobs_async.cli.outcomes import ExitCode, described, exit_code
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _SIGNAL_BASE: Final = 128  # exit code of a signal, less its number, as shells count

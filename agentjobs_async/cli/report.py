@@ -15,13 +15,13 @@ from attrs import frozen
 
 from agentjobs_async import AgentJobsError, InvalidInputError, JournalError
 from agentjobs_async.batch import Journal
+from agentjobs_async.cli._input.options import PROMPTS_OPTION, TEXT, WRITTEN_FILE, journal_argument
 from agentjobs_async.cli._output.files import whole_file
 from agentjobs_async.cli._output.logs import LogLines
+from agentjobs_async.cli._output.outcomes import ExitCode, described
 from agentjobs_async.cli._output.screen import Screen
 from agentjobs_async.cli._output.streams import without_commands_in_json
 from agentjobs_async.cli.help import command, journal_exit_codes
-from agentjobs_async.cli.options import PROMPTS_OPTION, TEXT, WRITTEN_FILE, journal_argument
-from agentjobs_async.cli.outcomes import ExitCode, described
 from agentjobs_async.cli.process import Context, run_action
 from agentjobs_async.report import board, board_token
 from agentjobs_async.report.html import check_installed

@@ -12,18 +12,9 @@ from attrs import frozen
 
 from agentjobs_async import AgentJobsSession, InvalidInputError
 from agentjobs_async.batch import Batch, BatchItem, Journal, Refusals, State, Where, run_batch
-from agentjobs_async.cli import own_journals
-from agentjobs_async.cli._input.tasks import Refusal, Tasks, show_refused
-from agentjobs_async.cli._output.columns import fitted, shortened
-from agentjobs_async.cli._output.logs import LogLines
-from agentjobs_async.cli._output.screen import Screen, Styled
-from agentjobs_async.cli.display import RunDisplay
-from agentjobs_async.cli.ending import Ending
-from agentjobs_async.cli.help import RUN_PAGE, command
-from agentjobs_async.cli.hooks import OpenJobs, SilenceHook
-from agentjobs_async.cli.limits import Duration, kept_limits
-from agentjobs_async.cli.lines import ItemLines, JobLines, JsonLines
-from agentjobs_async.cli.options import (
+from agentjobs_async.cli._input import own_journals
+from agentjobs_async.cli._input.limits import Duration, kept_limits
+from agentjobs_async.cli._input.options import (
     COUNT,
     CREATE_RATE,
     JSON_OPTION,
@@ -42,13 +33,22 @@ from agentjobs_async.cli.options import (
     limit_options,
     service_options,
 )
-from agentjobs_async.cli.out import Out
-from agentjobs_async.cli.outcomes import ExitCode, Outcome
+from agentjobs_async.cli._input.service import Service
+from agentjobs_async.cli._input.tasks import Refusal, Tasks, show_refused
+from agentjobs_async.cli._output.columns import fitted, shortened
+from agentjobs_async.cli._output.lines import ItemLines, JobLines, JsonLines
+from agentjobs_async.cli._output.logs import LogLines
+from agentjobs_async.cli._output.out import Out
+from agentjobs_async.cli._output.outcomes import ExitCode, Outcome
+from agentjobs_async.cli._output.results import Result, item_document
+from agentjobs_async.cli._output.screen import Screen, Styled
+from agentjobs_async.cli.display import RunDisplay
+from agentjobs_async.cli.ending import Ending
+from agentjobs_async.cli.help import RUN_PAGE, command
+from agentjobs_async.cli.hooks import OpenJobs, SilenceHook
 from agentjobs_async.cli.plan import sending_of, show_plan, show_sending
 from agentjobs_async.cli.process import Context, run_action
 from agentjobs_async.cli.report import ReportFile
-from agentjobs_async.cli.results import Result, item_document
-from agentjobs_async.cli.service import Service
 
 _MOST_UNASKED: Final = 100  # creates that a terminal is not asked about
 _AT_ONCE: Final = 500  # planned in one commit; half a second at the most until it can be stopped

@@ -15,20 +15,20 @@ from agentjobs_async._text import span
 from agentjobs_async.batch import FleetLimits, Journal, JournalRow, State, Where
 from agentjobs_async.batch._monitoring import ActiveJobs, is_at_work, workers_of
 from agentjobs_async.batch._store.file_lock import is_owned
+from agentjobs_async.cli._input.options import filter_options, journal_argument
+from agentjobs_async.cli._input.own_journals import directory, left_journals
 from agentjobs_async.cli._output.github import StepSummary
+from agentjobs_async.cli._output.hints import resume_command, show_retry, show_unknown
 from agentjobs_async.cli._output.live import Active, End, View, head_lines, in_one_line, live_lines
+from agentjobs_async.cli._output.outcomes import Outcome, described, exit_code
+from agentjobs_async.cli._output.results import entry_of_row, outcomes_of
 from agentjobs_async.cli._output.streams import is_on_github
 from agentjobs_async.cli._output.tables import table_lines
 from agentjobs_async.cli.display import longest_queue, recent_durations
 from agentjobs_async.cli.ending import tally
 from agentjobs_async.cli.estimates import Expected
 from agentjobs_async.cli.help import ALL_COMPLETED, command
-from agentjobs_async.cli.hints import resume_command, show_retry, show_unknown
-from agentjobs_async.cli.options import filter_options, journal_argument
-from agentjobs_async.cli.outcomes import Outcome, described, exit_code
-from agentjobs_async.cli.own_journals import directory, left_journals
 from agentjobs_async.cli.process import Context, run_action
-from agentjobs_async.cli.results import entry_of_row, outcomes_of
 from agentjobs_async.report.items import document
 from agentjobs_async.report.markdown import MOST_BYTES, MarkdownTable, chart_lines
 

@@ -23,7 +23,8 @@ from agentjobs_async.batch import Journal, State
 from agentjobs_async.batch import journal as journals
 from agentjobs_async.batch._run import tasks as run_tasks
 from agentjobs_async.batch._store import heartbeat
-from agentjobs_async.cli import display, hooks, service
+from agentjobs_async.cli import display, hooks
+from agentjobs_async.cli._input import service
 from agentjobs_async.testing import Emulator, JobScript, ReceivedRequest
 from tests.forked import Forked, run_module, run_program
 from tests.until import PATIENCE_SECONDS, until

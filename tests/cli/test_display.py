@@ -19,8 +19,8 @@ from agentjobs_async.batch import (
     run_batch,
 )
 from agentjobs_async.batch._store.writer import Database, Rows
+from agentjobs_async.cli._output.lines import ItemLines, JsonLines
 from agentjobs_async.cli.display import RunDisplay
-from agentjobs_async.cli.lines import ItemLines, JsonLines
 from agentjobs_async.testing import Emulator, JobScript
 from tests.cli.checks import Captured, screen
 

@@ -19,8 +19,8 @@ from agentjobs_async import (
     WaitStarted,
 )
 from agentjobs_async.batch import ActiveItem, JournalRow, State
+from agentjobs_async.cli._output.results import Change
 from agentjobs_async.cli.hooks import ItemChanges, JobChanges, OpenJobs, SilenceHook
-from agentjobs_async.cli.results import Change
 from tests.polled import REF
 
 JOB = AgentJob("job_1", "docs", "active")

@@ -1,1 +1,1 @@
-"""The output of the command line: lines, tables and the live view."""
+"""What a command shows and writes: results as lines, tables, JSON and files; hints; the live view."""

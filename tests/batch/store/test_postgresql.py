@@ -13,7 +13,7 @@ from agentjobs_async import InvalidInputError, JobRef, JournalError
 from agentjobs_async.batch import BatchItem, Journal, State
 from agentjobs_async.batch._store import postgresql as server
 from agentjobs_async.batch._store.address import server_address
-from agentjobs_async.cli.hints import resume_command
+from agentjobs_async.cli._output.hints import resume_command
 from tests.batch.stage import connected, items, rows_of
 from tests.postgresql import Server, execute
 

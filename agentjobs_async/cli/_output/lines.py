@@ -6,11 +6,9 @@ from typing import Final, Protocol
 
 from agentjobs_async._text import shown_status
 from agentjobs_async.cli._output.columns import in_words, shortened
-from agentjobs_async.cli._output.screen import Screen, styled_status
-from agentjobs_async.cli._output.tables import table_lines
-from agentjobs_async.cli.hints import ends_in
-from agentjobs_async.cli.outcomes import Outcome
-from agentjobs_async.cli.results import (
+from agentjobs_async.cli._output.hints import ends_in
+from agentjobs_async.cli._output.outcomes import Outcome
+from agentjobs_async.cli._output.results import (
     Change,
     Result,
     change_document,
@@ -19,6 +17,8 @@ from agentjobs_async.cli.results import (
     result_document,
     summary_document,
 )
+from agentjobs_async.cli._output.screen import Screen, styled_status
+from agentjobs_async.cli._output.tables import table_lines
 
 _LONGEST_LINE: Final = 200  # columns of a line without a terminal
 _LEAST_PROMPT: Final = 24  # columns

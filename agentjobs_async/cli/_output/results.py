@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 from attrs import frozen
 
 from agentjobs_async import AgentJob, CreateOutcomeUnknownError, Estimate, JobRef, WaitTimeoutError
+from agentjobs_async.cli._output.outcomes import Outcome, advice_of, reason_of
 from agentjobs_async.cli._output.tables import Entry
-from agentjobs_async.cli.outcomes import Outcome, advice_of, reason_of
 from agentjobs_async.report.items import COLUMNS, document
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from agentjobs_async import (
     TransportError,
 )
 from agentjobs_async.batch import State
-from agentjobs_async.cli.outcomes import ExitCode, Outcome, described, exit_code
-from agentjobs_async.cli.results import Result, outcomes_of
+from agentjobs_async.cli._output.outcomes import ExitCode, Outcome, described, exit_code
+from agentjobs_async.cli._output.results import Result, outcomes_of
 from tests.cli.checks import unexpected
 
 

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, Final, Protocol, Self
 from agentjobs_async import AgentJobsError, InvalidInputError
 from agentjobs_async._text import one_line
 from agentjobs_async.batch import Journal, State
-from agentjobs_async.cli.results import item_document, row_result
+from agentjobs_async.cli._output.results import item_document, row_result
 from agentjobs_async.report.items import COLUMNS, cell_text, columns_of, csv_line, inert
 
 _BLOCK_BYTES: Final = 65_536  # read at once: a file of results may have gigabytes

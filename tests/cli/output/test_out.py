@@ -12,7 +12,7 @@ import pytest
 
 from agentjobs_async import InvalidInputError
 from agentjobs_async.__main__ import main
-from agentjobs_async.cli.out import Out
+from agentjobs_async.cli._output.out import Out
 from agentjobs_async.report.items import COLUMNS
 from tests.cli.checks import Captured, unexpected
 from tests.cli.stage import Child, EmulatorThread

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from agentjobs_async import JobRef
-from agentjobs_async.cli.hints import show_jobs
+from agentjobs_async.cli._output.hints import show_jobs
 from tests.cli.checks import Captured, screen
 from tests.polled import REF
 

@@ -4,7 +4,7 @@ import pytest
 
 from agentjobs_async import InvalidInputError, JobRef
 from agentjobs_async.__main__ import main
-from agentjobs_async.cli.service import Service
+from agentjobs_async.cli._input.service import Service
 from tests.cli.checks import Captured
 from tests.cli.stage import EmulatorThread
 

@@ -13,11 +13,11 @@ from click.core import ParameterSource
 
 from agentjobs_async import InvalidInputError, batch
 from agentjobs_async._text import one_line
+from agentjobs_async.cli._input.limits import DEFAULT_ACTIVE, Duration, duration_of, number_of, rate_of, whole_of
+from agentjobs_async.cli._input.own_journals import BESIDE
 from agentjobs_async.cli._input.records import FORMATS
+from agentjobs_async.cli._input.service import DEFAULT_TIMEOUT, Service
 from agentjobs_async.cli._input.tasks import tasks_of
-from agentjobs_async.cli.limits import DEFAULT_ACTIVE, Duration, duration_of, number_of, rate_of, whole_of
-from agentjobs_async.cli.own_journals import BESIDE
-from agentjobs_async.cli.service import DEFAULT_TIMEOUT, Service
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Option = Callable[[Any], Any]

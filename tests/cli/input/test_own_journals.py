@@ -8,7 +8,7 @@ import pytest
 
 from agentjobs_async import AgentJobsSession
 from agentjobs_async.__main__ import main
-from agentjobs_async.cli.own_journals import left_journals, new_journal
+from agentjobs_async.cli._input.own_journals import left_journals, new_journal
 from tests.cli.checks import Captured
 from tests.cli.stage import Child, EmulatorThread, lasting_emulator, without_power
 from tests.until import PATIENCE_SECONDS

@@ -1,5 +1,5 @@
 from agentjobs_async.batch import Rate
-from agentjobs_async.cli.limits import duration_of, rate_of, rate_text
+from agentjobs_async.cli._input.limits import duration_of, rate_of, rate_text
 from tests.cli.checks import taken, unexpected
 
 
