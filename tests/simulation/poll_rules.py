@@ -93,7 +93,7 @@ def _paces(
 def _retry_afters(world: World, requests: list[Request], ledger: Ledger) -> Iterator[str]:
     """P5: nothing is sent before a Retry-After is over."""
     until: dict[tuple[str, str, str], tuple[float, float]] = {}
-    heard = [(one.heard, 0, number) for number, one in enumerate(requests) if _is_binding(one, ledger)]
+    heard = [(one.heard, 0, number) for number, one in enumerate(requests) if _is_binding(world, one, ledger)]
     sent = [(one.left, 1, number) for number, one in enumerate(requests)]
     for moment, is_sent, number in sorted([*heard, *sent]):
         one = requests[number]
@@ -123,9 +123,11 @@ def _lookup(world: World, moment: float) -> float:
     return max((seconds for at, seconds in slow if 0.0 <= moment - at - seconds < SLACK), default=0.0)
 
 
-def _is_binding(one: Request, ledger: Ledger) -> bool:
+def _is_binding(world: World, one: Request, ledger: Ledger) -> bool:
     """Return whether the Retry-After of an answer holds for what its sender sends next."""
     if one.retry_after is None or one.is_cut:
+        return False
+    if world.stalled(one.left, one.heard):  # its sender may have found the answer and its own time-out at once
         return False
     if one.kind == "create":
         return one.status == 429
