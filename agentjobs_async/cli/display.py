@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Final, Protocol
 
-from agentjobs_async import AgentJobsError, CreateOutcomeUnknownError, Hook, JournalError, NotSentError
+from agentjobs_async import AgentJobsError, AuthError, CreateOutcomeUnknownError, Hook, JournalError, NotSentError
 from agentjobs_async.batch import ActiveItem, BatchResult, BatchStats, FleetLimits, Journal, Outcome, State
 from agentjobs_async.batch._run.tasks import SLOTS_KEPT
 from agentjobs_async.cli._output.hints import show_unknown
@@ -51,6 +51,7 @@ class RunDisplay:
         hooks: The hooks that the session of the run needs.
         timed_out: The results of this run whose time was up, by key.
         advice: What to do about the errors of this run, and for how many items each advice is.
+        refused: The first error of an item whose job can't be read since the key is refused; `None` without one.
     """
 
     def __init__(self, screen: Screen, report: Report, out: Out | None, *, limit: int | None = None) -> None:
@@ -63,6 +64,7 @@ class RunDisplay:
         self.hooks: list[Hook] = [self._polls, *([self._changes] if self._changes else [])]
         self.timed_out: dict[str, Result] = {}
         self.advice: Counter[str] = Counter()
+        self.refused: AuthError | None = None
         self._run: Watched | None = None
         self._counts: Mapping[State, int] = {}
         self._kept_by = 0
@@ -101,6 +103,8 @@ class RunDisplay:
         shown = run_result(result)
         is_open = shown.outcome.is_open and result.outcome is not Outcome.UNKNOWN  # a later run may end the item
         self.advice.update([shown.advice] if shown.advice else [])
+        if self.refused is None and isinstance(result.error, AuthError):
+            self.refused = result.error
         if self._out is not None:
             (self._out.write if is_open else self._out.write_once)(item_document(shown))
         if self._changes is not None and result.ref is not None:

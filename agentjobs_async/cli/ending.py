@@ -79,7 +79,7 @@ class Ending:
         outcomes = outcomes_of(counts or {}, self.display.timed_out.values())
         outcomes[Outcome.REFUSED] += len(refusals)
         open_anyway = [Outcome.ACTIVE] if counts is None or retried else []
-        code = exit_code([*open_anyway, *+outcomes], fault)
+        code = exit_code([*open_anyway, *+outcomes], fault or self.display.refused)
         stopped_with = self.context.interruption.exit_code
         self.report.summary(outcomes, code if stopped_with is None else stopped_with)
         if fault is not None:

@@ -223,7 +223,9 @@ class _Waits:
 
     def _result(self, ref: JobRef, error: Exception | None) -> Result:
         job = self.changes.last_job(ref)
-        open_outcome = Outcome.UNKNOWN if job is None else Outcome.ACTIVE
+        # Where the key is refused, nothing speaks against the job.
+        is_in_doubt = job is None and not isinstance(error, AuthError)
+        open_outcome = Outcome.UNKNOWN if is_in_doubt else Outcome.ACTIVE
         if isinstance(error, WaitTimeoutError):
             open_outcome = Outcome.TIMED_OUT
         return Result(

@@ -143,6 +143,18 @@ def test_wait_for_a_job_that_is_not_there(service: EmulatorThread, capsys: Captu
     assert "1 job continues remotely, if it exists. Wait for it with:\n" in capsys.readouterr().err
 
 
+def test_a_key_that_is_refused_later(service: EmulatorThread, capsys: Captured) -> None:
+    """A key that may not read the job leaves it active, and makes the exit code 3, of a wait as of a run."""
+    service.live("failed", prompt="a x")
+    service.inject("403 forever on=get", prompt="b x")
+    assert main(["run", "--yes", "a x", "b x"]) == 3
+    assert " active: HTTP 403: Forbidden\n" in capsys.readouterr().out
+    assert main(["wait", "--json", "job_000002"]) == 3
+    ended, summary = map(json.loads, capsys.readouterr().out.splitlines())
+    assert (ended["state"], ended["status"]) == ("active", None)
+    assert summary == {"event": "summary", "states": {"active": 1}, "exit_code": 3}
+
+
 def test_run_survives_failures(service: EmulatorThread, capsys: Captured) -> None:
     """One prompt's failure disturbs no other; each has its line, its row, and its part in the exit code."""
     service.live("failed", prompt="b")
