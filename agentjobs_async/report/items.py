@@ -30,9 +30,11 @@ __all__ = [
     "csv_line",
     "document",
     "inert",
+    "without_error",
     "write_csv",
 ]
 
+_WITHOUT_ERROR: Final = {"failed": "the agent failed", "archived": "the job was archived"}
 _MOST_CELL: Final = 32_000  # characters; spreadsheets refuse a cell of more than 32,767
 
 
@@ -57,6 +59,12 @@ def _time(time: datetime | None) -> str | None:
     return f"{time:%Y-%m-%dT%H:%M:%S}.{time.microsecond // 1000:03}Z"
 
 
+def without_error(state: str, job: str | None) -> str | None:
+    """Return why an item has no result where no error says so, with its job; `None` where it has, or may get one."""
+    words = _WITHOUT_ERROR.get(state)
+    return words if words is None or job is None else f"{words} ({job})"
+
+
 COLUMNS: Final = {
     "number": Column("number", lambda row: row.number),
     "key": Column("key", lambda row: row.item_key),
@@ -64,7 +72,7 @@ COLUMNS: Final = {
     "project": Column("project", lambda row: row.project_id),
     "job_id": Column("job", lambda row: row.job_id),
     "pr_link": Column("pull request", lambda row: link_or_none(row.pr_link)),
-    "error": Column("error", lambda row: row.error),
+    "error": Column("error", lambda row: row.error or without_error(row.state, None)),
     "planned_at": Column("planned", lambda row: _time(row.planned_at)),
     "sent_at": Column("sent", lambda row: _time(row.sent_at)),
     "created_at": Column("created", lambda row: _time(row.created_at)),

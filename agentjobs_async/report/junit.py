@@ -7,6 +7,7 @@ from xml.sax.saxutils import XMLGenerator, quoteattr
 
 from agentjobs_async.batch import JournalRow, State
 from agentjobs_async.report.figures import job_seconds
+from agentjobs_async.report.items import without_error
 from agentjobs_async.report.source import Source
 from agentjobs_async.report.texts import link_or_none, shown
 
@@ -46,7 +47,7 @@ def _write_case(writer: XMLGenerator, row: JournalRow, *, prompts: bool) -> None
     writer.startElement("testcase", case)  # type: ignore[arg-type] # a dict serves
     end = _ENDS[row.state]
     if end is not None:
-        error = _text(row.error or "")
+        error = _text(row.error or without_error(row.state, row.job_id) or "")
         said = {"message": error.partition("\n")[0] or row.state.value, "type": row.state.value}
         _write(writer, end, said, error)
     told = [link_or_none(row.pr_link), row.prompt if prompts else None]

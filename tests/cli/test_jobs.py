@@ -105,9 +105,11 @@ def test_get_that_fails(service: EmulatorThread, capsys: Captured) -> None:
 
 def test_wait_exit_code(service: EmulatorThread, capsys: Captured) -> None:
     """`wait` ends with 0 when the job completed, with 1 when it ended otherwise, and says which."""
-    ends = {"completed": (0, "completed: https://code.example/acme/docs/pull/completed")}
-    for outcome in ("completed", "failed", "archived"):
-        code, end = ends.get(outcome, (1, outcome))
+    for outcome, code, end in (
+        ("completed", 0, "completed: https://code.example/acme/docs/pull/completed"),
+        ("failed", 1, "failed: the agent failed"),
+        ("archived", 1, "archived: the job was archived"),
+    ):
         service.live(outcome, job_id=outcome)
         assert main(["create", "Tidy up"]) == 0
         assert main(["wait", outcome]) == code

@@ -19,6 +19,12 @@ async def test_cases(tmp_path: Path) -> None:
     }
     assert cases["page-1"] == []
     assert cases["page-3"] == cases["page-6"] == cases["page-7"] == ["failure"]
+    said = [child.get("message") for case in root.iter("testcase") for child in case if child.tag == "failure"]
+    assert [words.partition(" (job_")[0] for words in map(str, said)] == [
+        "the agent failed",
+        "HTTP 422: Unprocessable Entity",
+        "the job was archived",
+    ]
     assert (cases["page-4"], cases["page-9"]) == (["error"], ["skipped"])
 
 

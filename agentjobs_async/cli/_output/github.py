@@ -8,6 +8,7 @@ from typing import Final
 from agentjobs_async._text import one_line
 from agentjobs_async.batch import JournalRow, State
 from agentjobs_async.cli._output.columns import in_words
+from agentjobs_async.cli._output.results import entry_of_row
 from agentjobs_async.cli._output.screen import Screen
 from agentjobs_async.report.markdown import MarkdownTable, chart_lines
 
@@ -57,8 +58,7 @@ class StepSummary:
         """Return the lines by which GitHub Actions shows failed items as errors."""
         failed = [row for rows in self._failed.values() for row in rows]
         for row in failed[:_MOST_ANNOTATIONS]:
-            reason = row.error or row.pr_link or "the agent failed"
-            text = one_line(f"{in_words(row.item_key)} {row.state}: {reason}", _LONGEST_LINE)
+            text = one_line(f"{in_words(row.item_key)} {row.state}: {entry_of_row(row).detail}", _LONGEST_LINE)
             yield f"::error::{''.join(_ESCAPED.get(letter, letter) for letter in text)}"
 
     def _text(self, counts: Mapping[State, int], words: str, room: int) -> str:

@@ -12,6 +12,7 @@ from agentjobs_async.cli._output.results import (
     Change,
     Result,
     change_document,
+    detail_of,
     entry_of_result,
     outcomes_in_words,
     result_document,
@@ -141,11 +142,6 @@ class JsonLines:
 
 
 def _write_end(screen: Screen, name: str, result: Result) -> None:
-    screen.line(name, " ", styled_status(result.outcome), _detail(result))
-
-
-def _detail(result: Result) -> str:
-    told = result.error or result.pr_link
-    if told is not None:
-        return f": {told}"
-    return ", no pull request" if result.outcome is Outcome.COMPLETED else ""
+    token = None if result.ref is None else result.ref.to_token()
+    detail = detail_of(result.outcome, result.error, result.pr_link, None if name == token else token)
+    screen.line(name, " ", styled_status(result.outcome), f": {detail}" if detail else "")

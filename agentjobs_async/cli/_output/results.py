@@ -2,21 +2,19 @@
 
 from collections import Counter
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
 from agentjobs_async import AgentJob, CreateOutcomeUnknownError, Estimate, JobRef, WaitTimeoutError
 from agentjobs_async.cli._output.outcomes import Outcome, advice_of, reason_of
 from agentjobs_async.cli._output.tables import Entry
-from agentjobs_async.report.items import COLUMNS, document
+from agentjobs_async.report.items import COLUMNS, document, without_error
 
 if TYPE_CHECKING:
     from agentjobs_async.batch import BatchResult, JournalRow, State
 
 Document = dict[str, Any]
-
-_WITHOUT_ERROR: Final = {"failed": "the agent failed", "archived": "the job was archived"}
 
 
 @frozen
@@ -129,7 +127,7 @@ def outcomes_of(counts: "Mapping[State, int]", timed_out: Collection[Result] = (
 def entry_of_row(row: "JournalRow") -> Entry:
     """Return the line of a table for an item as the journal has it."""
     name = row.item_key if row.tries == 1 else f"{row.item_key} (try {row.tries})"
-    return Entry(name, row.state, row.prompt, _detail(row.state, row.error, row.pr_link, row.job_id))
+    return Entry(name, row.state, row.prompt, detail_of(row.state, row.error, row.pr_link, row.job_id))
 
 
 def entry_of_result(result: Result) -> Entry:
@@ -142,11 +140,11 @@ def entry_of_result(result: Result) -> Entry:
         name,
         result.outcome,
         result.prompt or "",
-        _detail(result.outcome, result.error, result.pr_link, None if name == token else token),
+        detail_of(result.outcome, result.error, result.pr_link, None if name == token else token),
     )
 
 
-def _detail(state: str, error: str | None, pr_link: str | None, job: str | None) -> str:
+def detail_of(state: str, error: str | None, pr_link: str | None, job: str | None) -> str:
     """Return what a line tells beside the state: what went wrong, else the pull request, else the job."""
     if error is not None:
         return error
@@ -154,8 +152,7 @@ def _detail(state: str, error: str | None, pr_link: str | None, job: str | None)
         return pr_link
     if state == Outcome.COMPLETED:
         return "no pull request"
-    words = _WITHOUT_ERROR.get(state)
-    return job or "" if words is None else words if job is None else f"{words} ({job})"
+    return without_error(state, job) or job or ""
 
 
 def outcomes_in_words(outcomes: Mapping[Outcome, int]) -> str:
@@ -189,7 +186,7 @@ def item_document(result: Result) -> Document:
         "state": result.outcome.value,
         **_columns_of(result.ref),
         "pr_link": result.pr_link,
-        "error": result.error,
+        "error": result.error or without_error(result.outcome, None),
         "prompt": result.prompt,
     }
     if result.row is None:

@@ -34,6 +34,7 @@ def written(rows: Sequence[JournalRow], counts: dict[State, int], capsys: Captur
 
 def test_annotations_are_escaped(capsys: Captured) -> None:
     """The text of an annotation can neither end it nor begin another command."""
+    assert written([row(0, State.FAILED)], {}, capsys) == ["::error::k0 failed: the agent failed"]
     failed = row(1, State.FAILED, "100% wrong\n::set-output name=x::y\r\x1b[31m", "a,b:c\n::stop")
     (line,) = written([row(2, State.COMPLETED), failed], {}, capsys)
     assert line.startswith("::error::a,b:c")

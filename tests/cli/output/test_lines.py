@@ -16,7 +16,7 @@ def test_status_changes(service: EmulatorThread, capsys: Captured) -> None:
     ]
     service.live(pull_request=False)
     assert main(["run", "Tidy up"]) == 0
-    assert "\ndocs/job_000002 completed, no pull request\n" in capsys.readouterr().out
+    assert "\ndocs/job_000002 completed: no pull request\n" in capsys.readouterr().out
 
 
 def test_long_prompts(service: EmulatorThread, capsys: Captured) -> None:

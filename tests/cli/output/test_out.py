@@ -70,7 +70,7 @@ def test_first_named_later(service: EmulatorThread, tasks: Path, out: Path, db: 
     assert len(ends) == 60
     assert (ends["1"]["state"], ends["1"]["prompt"], ends["1"]["number"]) == ("completed", "prompt 0", 1)
     assert ends["1"]["pr_link"].endswith(f"/pull/{ends['1']['job_id']}")
-    assert (ends["4"]["state"], ends["4"]["error"]) == ("failed", None)
+    assert (ends["4"]["state"], ends["4"]["error"]) == ("failed", "the agent failed")
     assert (ends["5"]["state"], ends["5"]["job_id"], ends["5"]["error"][:13]) == ("rejected", None, "HTTP 422: Unp")
 
 
