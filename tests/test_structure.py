@@ -99,7 +99,7 @@ LINES = {
     "_loop": 469,
     "telemetry": 1033,
     "learning": 707,
-    "_http": 1897,
+    "_http": 1900,
     "_polling": 3409,
     "tracing": 269,
     "batch": 7384,

@@ -180,7 +180,8 @@ class Transport:
         # Of a create, the steps decide, not the error: that of a second connection says nothing of the first one.
         nothing_left = reason is not None if progress is None else not progress.may_have_left
         if nothing_left:
-            return NotSentError(f"nothing was sent to {url.host}: {text}", reason or "connect")
+            place = "" if reason == "refused" else f" to {url.host}"  # the text has it, or the proxy's
+            return NotSentError(f"nothing was sent{place}: {text}", reason or "connect")
         if isinstance(error, aiohttp.ClientResponseError | HttpProcessingError):
             return ProtocolError("http", text)
         return TransportError(f"the exchange broke: {text}")
@@ -196,6 +197,8 @@ class Transport:
             return f"no connection within {self._read_timeout.connect:g} s (timeouts.connect)"
         if isinstance(error, TimeoutError):
             return f"no whole answer within {self._read_timeout.total:g} s (timeouts.request)"
+        if isinstance(error, aiohttp.ClientConnectorError) and error.errno == errno.ECONNREFUSED:
+            return f"port {error.port} of {error.host} refused the connection"
         return str(cause) or type(cause).__name__
 
     def abandon(self, loop: asyncio.AbstractEventLoop) -> None:

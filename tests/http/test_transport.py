@@ -207,8 +207,11 @@ async def test_refused() -> None:
     """A port without a listener: nothing was sent."""
     progress = progress_of_one()
     with loopback_socket() as sock:
+        port = sock.getsockname()[1]
         async with opened() as transport:
-            assert (await _failure(transport, address(sock), progress)).reason == "refused"
+            failure = await _failure(transport, address(sock), progress)
+    words = f"nothing was sent: port {port} of 127.0.0.1 refused the connection"
+    assert (failure.reason, failure.message) == ("refused", words)
     assert not progress.may_have_left
 
 
