@@ -9,6 +9,7 @@ import pytest
 
 from agentjobs_async.__main__ import main
 from agentjobs_async.batch import BatchItem
+from agentjobs_async.batch._store.file_lock import FileLock
 from tests.cli.checks import Captured, plan, run
 from tests.cli.stage import EmulatorThread
 
@@ -35,6 +36,16 @@ def test_journal_comes_first(failed: str, capsys: Captured) -> None:
     assert "only what is active or unknown is abandoned" in capsys.readouterr().err
     assert main(["status", failed, "--summary"]) == 4
     assert capsys.readouterr().out == "2 planned\n"
+
+
+def test_a_journal_in_use(db: str, capsys: Captured) -> None:
+    """A journal that another command uses is refused in words of the shell, not of Python."""
+    plan(db, BatchItem("1", "x", "docs"))
+    owner = FileLock(Path(db))
+    assert main(["retry", db, "1"]) == 4
+    owner.release()
+    error = capsys.readouterr().err
+    assert "or look at it with agentjobs status FILE (run.db.lock is locked)\n" in error
 
 
 def test_journal_named_otherwise(failed: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from agentjobs_async import (
     AuthError,
     CreateOutcome,
     InvalidInputError,
+    JournalError,
     SessionClosedError,
 )
 from agentjobs_async._text import one_line
@@ -66,6 +67,7 @@ _OPTIONS: Final = {
     "project_id": "--project",
     "api_key": "the API key",
     "states has ": "--state ",
+    "read it with read_only=True": "look at it with agentjobs status FILE",
     "JobRef.to_token() gives": "agentjobs create prints",
     " (for a token, use JobRef.from_token)": "",
     "pass JobRef.from_token(text) if it is a token, JobRef(project_id, job_id) if it is an id": "write project/job",
@@ -112,7 +114,8 @@ def reason_of(error: BaseException) -> str:
     if isinstance(error, SessionClosedError):
         return "stopped; nothing was sent" if error.outcome is CreateOutcome.NOT_SENT else "stopped"
     if isinstance(error, AgentJobsError):
-        return one_line(_in_option_words(error.message) if isinstance(error, InvalidInputError) else error.message)
+        is_input = isinstance(error, InvalidInputError | JournalError)
+        return one_line(_in_option_words(error.message) if is_input else error.message)
     return one_line(f"{type(error).__name__}: {error}")
 
 
