@@ -248,7 +248,8 @@ class WaitTimeoutError(AgentJobsError, TimeoutError):
         """What happened, without the job's token and the advice, which `str` adds."""
         seen = f"last seen {shown_status(self.last_job.status)}" if self.last_job is not None else "never seen"
         trouble = f", last error: {describe(self.last_error)}" if self.last_error is not None else ""
-        return f"it did not end within {self.elapsed:.1f} s ({self.polls} polls, {seen}{trouble})"
+        elapsed = f"{self.elapsed:.1f}".removesuffix(".0")
+        return f"it did not end within {elapsed} s ({self.polls} polls, {seen}{trouble})"
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.message!r})"

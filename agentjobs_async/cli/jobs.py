@@ -174,7 +174,8 @@ class _Waits:
     def lines(self, width: int, height: int) -> Iterator[tuple[Styled, ...]]:
         """Return the live view: how many have ended, and if it is known, when the others will."""
         seconds = int(time.monotonic() - self._started)
-        ended = f"{len(self._results)} of {len(self._numbers)} ended"
+        done = sum(not result.outcome.is_open for result in self._results.values())
+        ended = f"{done} of {len(self._numbers)} ended"
         yield (shortened(f"{ended}, {seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}", width),)
         if height > 1 and (left := self._time_left()) is not None:
             yield (shortened(left, width),)

@@ -266,6 +266,17 @@ def test_own_run(service: EmulatorThread) -> None:
 
 
 @pytest.mark.slow
+def test_an_unknown_job_has_not_ended(service: EmulatorThread, token: str) -> None:
+    """The count of a wait leaves out a job that can't be found: its end is not known."""
+    service.inject("410 forever", job_id="job_gone")
+    with Child("wait", token, "job_gone", env=service.environment, terminal=True) as wait:
+        wait.until(": HTTP 410").send(signal.SIGINT)
+        assert wait.ended() == 130
+    assert "0 of 2 ended" in wait.stdout
+    assert "1 of 2 ended" not in wait.stdout
+
+
+@pytest.mark.slow
 def test_status_of_a_journal(tmp_path: Path, capsys: Captured) -> None:
     """`status` tells people when an active job ends, in the view of the run, while a process works on the journal."""
     db = tmp_path / "run.db"

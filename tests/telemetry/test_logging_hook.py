@@ -71,7 +71,7 @@ LOGGED: list[tuple[Event, int, str]] = [
     (
         WaitEnded(REF, None, WaitTimeoutError(REF, JOB, None, 5, 1.0), 5, 1.0),
         logging.INFO,
-        "wait for docs/job%201 ended after 1.0 s and 5 polls: it did not end within 1.0 s (5 polls, last seen active)",
+        "wait for docs/job%201 ended after 1.0 s and 5 polls: it did not end within 1 s (5 polls, last seen active)",
     ),
     (
         WaitEnded(REF, None, asyncio.CancelledError(), 5, 1.0),

@@ -12,6 +12,7 @@ from agentjobs_async._text import one_line
 from agentjobs_async._validation import checked_prompt
 from agentjobs_async.batch import BatchItem, Refusals
 from agentjobs_async.cli._input.records import Record, read_text, records_of, table_format
+from agentjobs_async.cli._output.columns import in_words
 from agentjobs_async.cli._output.screen import Screen
 
 _NAMES: Final = frozenset({"key", "prompt", "project"})
@@ -224,7 +225,7 @@ def _item(document: Mapping[str, Any], default_key: str) -> BatchItem | str:
 
 def show_refusal(screen: Screen, refusal: Refusal) -> None:
     """Show a task that is not sent, and why."""
-    screen.notice(f"{refusal.name} ", ("refused", "bold red"), f": {refusal.reason}")
+    screen.notice(f"{in_words(refusal.name)} ", ("refused", "bold red"), f": {refusal.reason}")
 
 
 def show_refused(screen: Screen, tasks: Tasks, refused: Refusals) -> list[Refusal]:

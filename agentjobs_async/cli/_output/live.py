@@ -109,8 +109,8 @@ class View:
 
     @property
     def done(self) -> int:
-        """The number of items that have ended, in whatever way."""
-        return self.total - self.open
+        """The number of items whose end is known, whichever it is."""
+        return self.total - self.open - self.number(State.UNKNOWN)
 
     @property
     def open(self) -> int:
@@ -147,7 +147,7 @@ def in_one_line(view: View) -> str:
     """Return the view as one line of a log."""
     share = f"{clock(view.now)} {_done_in(view)}: {', '.join(_counts_in_words(view.counts))}"
     if not view.open:
-        return f"{share}; all have ended"
+        return share if view.number(State.UNKNOWN) else f"{share}; all have ended"
     left = [] if view.left is None or view.trouble else [f"an active job ends in {view.left}"]
     alive = [worker for worker in view.workers if not worker.is_dead]
     workers = [f"{len(alive)} worker{'' if len(alive) == 1 else 's'}"] if view.workers else []
