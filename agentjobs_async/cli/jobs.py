@@ -210,7 +210,7 @@ class _Waits:
 
     def _change(self, change: Change) -> None:
         active = [] if change.job is None or change.job.is_terminal else [change.job]
-        self._report.change(evolve(change, number=self._numbers[change.ref], left=self._left(active)))
+        self._report.change(evolve(change, left=self._left(active)))
 
     async def _wait(self, session: AgentJobsSession, ref: JobRef) -> None:
         error: Exception | None = None

@@ -30,6 +30,7 @@ __all__ = [
     "csv_line",
     "document",
     "inert",
+    "time_text",
     "without_error",
     "write_csv",
 ]
@@ -51,7 +52,7 @@ class Column:
     of: "Callable[[JournalRow], str | int | None]"
 
 
-def _time(time: datetime | None) -> str | None:
+def time_text(time: datetime | None) -> str | None:
     """Return a time to the nearest millisecond, as the page has it."""
     if time is None:
         return None
@@ -73,11 +74,11 @@ COLUMNS: Final = {
     "job_id": Column("job", lambda row: row.job_id),
     "pr_link": Column("pull request", lambda row: link_or_none(row.pr_link)),
     "error": Column("error", lambda row: row.error or without_error(row.state, None)),
-    "planned_at": Column("planned", lambda row: _time(row.planned_at)),
-    "sent_at": Column("sent", lambda row: _time(row.sent_at)),
-    "created_at": Column("created", lambda row: _time(row.created_at)),
-    "seen_at": Column("seen", lambda row: _time(row.seen_at)),
-    "ended_at": Column("ended", lambda row: _time(row.ended_at)),
+    "planned_at": Column("planned", lambda row: time_text(row.planned_at)),
+    "sent_at": Column("sent", lambda row: time_text(row.sent_at)),
+    "created_at": Column("created", lambda row: time_text(row.created_at)),
+    "seen_at": Column("seen", lambda row: time_text(row.seen_at)),
+    "ended_at": Column("ended", lambda row: time_text(row.ended_at)),
     "polls": Column("polls", lambda row: row.polls),
     "tries": Column("tries", lambda row: row.tries),
     "prompt": Column("prompt", lambda row: row.prompt),

@@ -9,7 +9,7 @@ from attrs import frozen
 from agentjobs_async import AgentJob, CreateOutcomeUnknownError, Estimate, JobRef, WaitTimeoutError
 from agentjobs_async.cli._output.outcomes import Outcome, advice_of, reason_of
 from agentjobs_async.cli._output.tables import Entry
-from agentjobs_async.report.items import COLUMNS, document, without_error
+from agentjobs_async.report.items import COLUMNS, document, time_text, without_error
 
 if TYPE_CHECKING:
     from agentjobs_async.batch import BatchResult, JournalRow, State
@@ -181,7 +181,7 @@ def result_document(result: Result) -> Document:
 def item_document(result: Result) -> Document:
     """Return what each column has of a result, then its context; of what has no row, only what is known."""
     known = {
-        "number": result.number,
+        "number": None,  # its place in the journal, which its row knows
         "key": result.key,
         "state": result.outcome.value,
         **_columns_of(result.ref),
@@ -202,8 +202,10 @@ def summary_document(outcomes: Mapping[Outcome, int], exit_code: int) -> Documen
 
 
 def job_document(job: AgentJob) -> Document:
-    """Return the job's own document under its token."""
-    return {"job": job.ref.to_token(), **job.to_dict()}
+    """Return a job under its token; what items have as well, by the names of their columns."""
+    own = {name: value for name, value in job.to_dict().items() if name not in {"id", "project_id"}}
+    times = {"created_at": time_text(job.created_at), "archived_at": time_text(job.archived_at)}
+    return {"job": job.ref.to_token(), **_columns_of(job.ref), **own, **times}
 
 
 def _columns_of(ref: JobRef | None) -> Document:
