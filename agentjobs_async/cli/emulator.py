@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 import click
 
 from agentjobs_async import InvalidInputError
-from agentjobs_async.cli._input.options import COUNT, SHARE, FiniteNumber, Read
+from agentjobs_async.cli._input.options import COUNT, SHARE, FiniteNumber, Read, WholeNumber
 from agentjobs_async.cli._input.service import EMULATED_PROJECT
 from agentjobs_async.cli._output.logs import LogLines
 from agentjobs_async.cli._output.outcomes import ExitCode
@@ -25,10 +25,11 @@ def _plan_of(text: str) -> FaultPlan:
 
 @command("emulator", "", "agentjobs emulator --port 0 --fault '503 x3'")
 @click.option(
-    "--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="0 takes any that is free."
+    "--port", metavar="N", type=WholeNumber(0, 65535), default=8080, show_default=True, help="0 takes any that is free."
 )
 @click.option(
     "--speed",
+    metavar="N",
     type=FiniteNumber(min=0, min_open=True),
     default=60.0,
     show_default=True,
@@ -50,7 +51,12 @@ def _plan_of(text: str) -> FaultPlan:
     help="The share of jobs that end as failed, such as 5%.",
 )
 @click.option(
-    "--seed", type=int, default=0, show_default=True, help="The same seed gives each prompt the same duration and end."
+    "--seed",
+    metavar="N",
+    type=int,
+    default=0,
+    show_default=True,
+    help="The same seed gives each prompt the same duration and end.",
 )
 @click.option(
     "--polls-per-second",

@@ -22,6 +22,7 @@ from agentjobs_async.cli._input.options import (
     UNKNOWN_FOR,
     WRITTEN_FILE,
     Read,
+    WholeNumber,
     input_options,
     journal_argument,
     journal_option,
@@ -82,7 +83,7 @@ _LONGEST_REASON: Final = 200  # characters
 @click.option(
     "--chunk",
     metavar="N",
-    type=click.IntRange(1, 1000),
+    type=WholeNumber(1, 1000),
     default=100,
     show_default=True,
     help="Items in a chunk, which one worker takes.",

@@ -19,10 +19,9 @@ _NARROW: Final = 58  # columns below which an option's help does not fit beside 
 _EXIT_CODES: Final = """\b
 Exit codes:
   0    {success}
-  1    some failed, were archived, or were refused by the service
-  2    wrong usage, nothing was sent
+{failed}  2    wrong usage, nothing was sent
   3    the API key was refused
-  4    some are active (or timed out), unknown or planned
+  4    {left}
   130  stopped by Ctrl-C; 143 by SIGTERM; the jobs continue remotely
   141  the reader of the output has left, as after | head
 If several apply: 3, then 4, then 1.
@@ -55,9 +54,13 @@ that is refused before it is planned has an ended line with number null.
 """
 
 
-def exit_codes(success: str) -> str:
-    """Return what the help of a command that asks the service says of its exit codes; `success` is when it is 0."""
-    return _EXIT_CODES.format(success=success)
+def exit_codes(
+    success: str,
+    failed: str | None = "some failed, were archived, or were refused by the service",
+    left: str = "some are active (or timed out), unknown or planned",
+) -> str:
+    """Return what the help of a command that asks the service says of 0, 1 (`None`: never) and 4."""
+    return _EXIT_CODES.format(success=success, failed="" if failed is None else f"  1    {failed}\n", left=left)
 
 
 def journal_exit_codes(success: str | None, refused: str | None = None) -> str:

@@ -41,7 +41,11 @@ from agentjobs_async.cli.process import Context, run_action
 _LOOK_SECONDS: Final = 5.0  # a database that is gone does not hold up a wait that can do without it
 
 
-@command("create", exit_codes("the job was created"), "agentjobs create 'Document the v2 endpoints'")
+@command(
+    "create",
+    exit_codes("the job was created", "the service refused it", "nothing was sent, or an agent may have been started"),
+    "agentjobs create 'Document the v2 endpoints'",
+)
 @click.argument("prompt")
 @timeout_option(120.0, "Give up after this long, retries included.")
 @service_options()
@@ -68,7 +72,11 @@ async def _create(context: Context, service: Service, prompt: str, seconds: floa
     return ExitCode.COMPLETED
 
 
-@command("get", exit_codes("the job was read"), "agentjobs get docs/job_1")
+@command(
+    "get",
+    exit_codes("the job was read", None, "it can't be read, or does not exist"),
+    "agentjobs get docs/job_1",
+)
 @click.argument("job")
 @timeout_option(30.0, "For the response.")
 @service_options()

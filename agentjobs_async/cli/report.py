@@ -15,7 +15,7 @@ from attrs import frozen
 
 from agentjobs_async import AgentJobsError, InvalidInputError, JournalError
 from agentjobs_async.batch import Journal
-from agentjobs_async.cli._input.options import PROMPTS_OPTION, TEXT, WRITTEN_FILE, journal_argument
+from agentjobs_async.cli._input.options import PROMPTS_OPTION, TEXT, WRITTEN_FILE, WholeNumber, journal_argument
 from agentjobs_async.cli._output.files import whole_file
 from agentjobs_async.cli._output.logs import LogLines
 from agentjobs_async.cli._output.outcomes import ExitCode, described
@@ -129,7 +129,7 @@ async def _write_file(context: Context, journal: str, file: ReportFile) -> int:
 @command("serve", journal_exit_codes(None), "agentjobs serve run.db --port 0")
 @journal_argument("The journal; a run or workers may be using it.", "agentjobs serve FILE")
 @click.option(
-    "--port", type=click.IntRange(0, 65535), default=8765, show_default=True, help="0 takes any that is free."
+    "--port", metavar="N", type=WholeNumber(0, 65535), default=8765, show_default=True, help="0 takes any that is free."
 )
 @click.option(
     "--host",

@@ -104,6 +104,25 @@ def test_a_full_disk() -> None:
             assert child.ended() == 2
 
 
+def test_help_in_words(pages: dict[tuple[int, str], str]) -> None:
+    """Bounds and defaults are words, and a single job's page has the exit codes of a single job."""
+    shown = {name: " ".join(pages[80, name].split()) for name in COMMANDS}
+    assert [name for name, page in shown.items() if re.search(r"RANGE|INTEGER|\bx[<>]|\(as ", page)] == []
+    assert "--port N 0 takes any that is free. [default: 8080; from 0 to 65535]" in shown["emulator"]
+    assert "fewer than N tries. [from 2 on]" in shown["retry"]
+    assert "Jobs active at once. [default: as the journal keeps it, else 20]" in shown["run"]
+    assert " 0 the job was read 2 wrong usage" in shown["get"]
+    assert "4 nothing was sent, or an agent may have been started" in shown["create"]
+
+
+def test_a_mistyped_command(capsys: Captured) -> None:
+    """What looks like a command is proposed."""
+    said = {"reusme": "Did you mean resume or resolve?", "x": "No such command 'x'.", "--nothing": "--nothing"}
+    for typed, words in said.items():
+        assert main([typed]) == 2
+        assert words in capsys.readouterr().err
+
+
 def test_shell_completion(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
     """A shell may ask how a command goes on."""
     monkeypatch.setenv("_AGENTJOBS_COMPLETE", "bash_complete")

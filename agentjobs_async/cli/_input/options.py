@@ -48,8 +48,18 @@ class Read(_Text):
         return self.fail(defect, param, ctx)
 
 
+class WholeNumber(click.IntRange):
+    """A whole number in a range."""
+
+    def _describe_range(self) -> str:
+        return _in_words(self)
+
+
 class FiniteNumber(click.FloatRange):
     """A number in a range. NaN is in every range that click knows."""
+
+    def _describe_range(self) -> str:
+        return _in_words(self)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the number, or fail."""
@@ -57,6 +67,12 @@ class FiniteNumber(click.FloatRange):
         if not math.isfinite(number):
             self.fail(f"{one_line(str(value), 60)} is no finite number.", param, ctx)
         return number
+
+
+def _in_words(bounds: click.IntRange | click.FloatRange) -> str:
+    if bounds.max is not None:
+        return f"from {bounds.min} to {bounds.max}"
+    return f"above {bounds.min}" if bounds.min_open else f"from {bounds.min} on"
 
 
 class _Share(FiniteNumber):
@@ -153,36 +169,35 @@ def timeout_option(default: float, words: str, *, endless: str = "") -> Option:
 
 
 def _kept_or(default: object) -> str:
-    """Return how help shows the default of a limit."""
-    return f"as the journal keeps it, else {default}"
+    """Return how help shows the default of a limit; click would put it in brackets of its own."""
+    return f"  [default: as the journal keeps it, else {default}]"
 
 
 MAX_ACTIVE: Final = click.option(
-    "--max-active", metavar="N", type=COUNT, show_default=_kept_or(DEFAULT_ACTIVE), help="Jobs active at once."
+    "--max-active", metavar="N", type=COUNT, help=f"Jobs active at once.{_kept_or(DEFAULT_ACTIVE)}"
 )
 CREATE_RATE: Final = click.option(
     "--create-rate",
     metavar="N/UNIT",
     type=Read(rate_of),
-    show_default=_kept_or("none"),
     help="Creates per s, m, h or d and project, such as 100/h, evenly spaced; 100/h/burst as soon as possible;"
-    " 100/h/all for all projects together; none for any number.",
+    f" 100/h/all for all projects together; none for any number.{_kept_or('none')}",
 )
 MAX_SENDING: Final = click.option(
-    "--max-sending", metavar="N", type=COUNT, show_default=_kept_or(10), help="Creates in flight at once."
+    "--max-sending", metavar="N", type=COUNT, help=f"Creates in flight at once.{_kept_or(10)}"
 )
 UNKNOWN_FOR: Final = click.option(
     "--unknown-for",
     metavar="SECONDS",
     type=Read(partial(number_of, unit="seconds", endless="without end", zero=True)),
-    show_default=_kept_or(600),
-    help="Seconds for which an unknown item counts as active: its agent may be at work. 0: not at all; none: for ever.",
+    help="Seconds for which an unknown item counts as active: its agent may be at work. 0: not at all; none: for ever."
+    f"{_kept_or(600)}",
 )
 RUN_FOR: Final = click.option(
     "--for", "run_for", metavar="TIME", type=DURATION, help="Stop after a time such as 90s, 30m, 5h or 1d."
 )
 MAX_TRIES: Final = click.option(
-    "--max-tries", metavar="N", type=click.IntRange(min=2), help="Only items that had fewer than N tries."
+    "--max-tries", metavar="N", type=WholeNumber(min=2), help="Only items that had fewer than N tries."
 )
 
 
@@ -190,7 +205,7 @@ def kept_timeout(words: str) -> Option:
     """Return `--timeout` as a limit that the journal keeps."""
     read = Read(partial(number_of, unit="seconds", endless="to wait for ever"))
     shown = _kept_or(f"{DEFAULT_TIMEOUT:g}")
-    return click.option("--timeout", metavar="SECONDS", type=read, show_default=shown, help=words)
+    return click.option("--timeout", metavar="SECONDS", type=read, help=f"{words}{shown}")
 
 
 def limit_options(**options: Option) -> Callable[[Command], Command]:
