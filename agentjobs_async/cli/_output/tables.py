@@ -1,9 +1,10 @@
 """The table of items or jobs: a line for each, in the columns of a terminal, or of a page of text without one."""
 
+import os
 from collections.abc import Iterator, Sequence
 from typing import Final, Self
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from agentjobs_async._text import one_line
 from agentjobs_async.cli._output.columns import LONGEST_LINE, columns_of, cut_at_a_word, cut_in_the_middle, padded
@@ -42,8 +43,8 @@ class Entry:
 def table_lines(entries: Sequence[Entry], width: int, *, header: bool = True, is_cut: bool = True) -> Iterator[Line]:
     """Return the lines of a table of at most `width` columns: one for each entry, and more below a long detail.
 
-    Prompts are cut to the room that the details leave. A detail is broken between words, and no word of it is cut, such
-    as a link, which may be longer than a line.
+    Prompts are cut to the room that the details leave, and then go without what all of them begin with. A detail is
+    broken between words, and no word of it is cut, such as a link, which may be longer than a line.
 
     Args:
         entries: A page of the entries.
@@ -52,10 +53,22 @@ def table_lines(entries: Sequence[Entry], width: int, *, header: bool = True, is
         is_cut: Whether a long name is cut in its middle; a whole one can be copied.
     """
     layout = _Layout.of(entries, width, is_cut=is_cut)
+    if any(columns_of(entry.prompt) > layout.prompt > 0 for entry in entries):
+        entries = _told_apart(entries)
     if header:
         yield from layout.lines(Entry(_KEY, "", _PROMPT, _DETAIL), (_STATE, "bold"), "bold")
     for entry in entries:
         yield from layout.lines(entry, styled_status(entry.state))
+
+
+def _told_apart(entries: Sequence[Entry]) -> Sequence[Entry]:
+    """Return the entries without the words that all prompts begin with, such as those of one template."""
+    prompts = {entry.prompt for entry in entries}
+    common = os.path.commonprefix(list(prompts))  # noqa: RUF071 - of words, not of paths
+    start = common.rfind(" ") + 1
+    if len(prompts) == 1 or not start:
+        return entries
+    return [evolve(entry, prompt=f"…{entry.prompt[start:]}") for entry in entries]
 
 
 @frozen

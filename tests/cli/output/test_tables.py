@@ -50,6 +50,15 @@ def test_links_are_whole() -> None:
         assert below == f"{' ' * indent}{link}", width
 
 
+def test_prompts_of_one_template() -> None:
+    """Prompts that are cut go without the words that all of them begin with: the rest tells the rows apart."""
+    entries = [Entry(word, "failed", f"Document the page {word} of the handbook", REASON) for word in ("a1", "b2")]
+    cut = [line.split()[2:4] for line in shown(entries, 80, header=False) if line[0] != " "]
+    assert cut == [["…a1", "of"], ["…b2", "of"]]
+    assert "  Document the page a1 of the handbook" in shown(entries, 180, header=False)[0]
+    assert "  Document the" in shown(entries[:1] * 2, 80, header=False)[0]
+
+
 def test_without_prompts() -> None:
     """Jobs that were only waited for have no prompts, and so no column for them; names are their tokens."""
     assert shown([Entry("docs/job_1", "completed", "", LINK)], 60) == [
