@@ -201,16 +201,17 @@ class Following:
                 record = partial(record_end, self.entries, followed.key, job_id, ended, followed.polls)
                 # A sweep may find the end in the row before this task knows that it is there.
                 followed.is_recorded = True
-                outcome, _ = await _retried(record)
+                outcome, row = await _retried(record)
                 followed.is_recorded = False
                 if outcome not in _NO_ENDS:
                     break
             _logger.warning("%r can't be read, and is tried again in %.0f s: %s", followed.key, _AGAIN_SECONDS, ended)
             await asyncio.sleep(_AGAIN_SECONDS)
-        if outcome == (ended.status if isinstance(ended, AgentJob) else Outcome.FAILED):
-            followed.state = State(outcome.value)
+        state, has_error = (ended.status, False) if isinstance(ended, AgentJob) else (State.FAILED, True)
+        if row.state == state and (row.error is not None) is has_error:
+            followed.state = row.state
             await self._tell(followed, ended)
-        # Else a person has settled it since: the next sweep tells of that.
+        # Else a person, or another process, has ended it otherwise: the next sweep tells of that.
 
     async def _wait(self, followed: Followed, target: AgentJob | JobRef) -> AgentJob:
         """Return a job once it has ended, and call `on_change` with its states until then."""

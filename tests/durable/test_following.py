@@ -12,6 +12,7 @@ from agentjobs_async import AgentJob, AgentJobsSession, JobRef, JobStatus, Journ
 from agentjobs_async.batch import Journal, State
 from agentjobs_async.batch._run.item import record_end
 from agentjobs_async.batch._store.durable_rows import DurableRows
+from agentjobs_async.batch._store.entries import Entries
 from agentjobs_async.durable import DurableEntry, DurableJobs
 from agentjobs_async.durable import _following as following
 from agentjobs_async.durable import jobs as durable_jobs
@@ -304,6 +305,27 @@ async def test_end_found_while_it_is_recorded(
         await listener.ends(1)
     assert sent == [len(emulator.requests)]
     assert listener.called == [("k", "completed")]
+
+
+async def test_end_that_another_has_recorded(
+    emulator: Emulator,
+    session: AgentJobsSession,
+    file_journal: Journal,
+    listener: Listener,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The end that is told is the one in the row, where another task has recorded it before this one met an error."""
+    await emulator.inject("410 on=get forever", prompt="Hello")
+
+    async def recorded(entries: Entries, key: str, job_id: str, *rest: Any) -> Any:
+        await entries.mark_ended(key, AgentJob(job_id, str(session.project_id), "failed"), 1)
+        return await record_end(entries, key, job_id, *rest)
+
+    monkeypatch.setattr(following, "record_end", recorded)
+    async with DurableJobs(session, file_journal, on_end=listener.on_end) as jobs:
+        await jobs.submit("k", "Hello")
+        await listener.ends(1)
+    assert listener.called == [("k", "failed")]
 
 
 async def test_mark_of_an_earlier_end(
