@@ -104,7 +104,7 @@ LINES = {
     "tracing": 269,
     "batch": 7384,
     "durable": 930,
-    "engines": 473,
+    "engines": 476,
     "web": 545,
     "report": 2248,
     "testing": 2347,

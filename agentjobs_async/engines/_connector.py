@@ -75,7 +75,10 @@ def queue_errors() -> Iterator[None]:
         fault = JournalError(f"the queue can't be reached, read or written ({error_text(error)})", "io")
     else:
         return
-    raise fault
+    try:
+        raise fault
+    finally:
+        fault.__context__ = None  # the block's own error, which is still being handled here, may quote what was sent
 
 
 def error_text(error: BaseException) -> str:

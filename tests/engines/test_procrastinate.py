@@ -13,6 +13,7 @@ from procrastinate.schema import SchemaManager
 from agentjobs_async import AuthError, InvalidInputError, JobRef, JournalError, PollPolicy, WaitTimeoutError
 from agentjobs_async.batch import BatchItem, BatchResult, BatchWorker, FleetLimits, Journal, State, Where, move_journal
 from agentjobs_async.batch._store.opened import Opened
+from agentjobs_async.engines._connector import queue_errors
 from agentjobs_async.engines.procrastinate import defer, run_worker, submit, work_off
 from agentjobs_async.testing import Emulator, JobScript
 from tests.batch.silence import be_silent
@@ -314,6 +315,14 @@ async def test_a_queue_that_can_not_be_made(empty_database: str, monkeypatch: py
         with pytest.raises(JournalError, match="none can be made") as caught:
             await submit(items(1), journal=journal)
     assert caught.value.reason == "read_only"
+
+
+def test_an_error_of_the_queue_holds_no_other_error() -> None:
+    """The error of a queue that can't be used holds no error of the database, not even as its context."""
+    with pytest.raises(JournalError) as caught, queue_errors():
+        raise psycopg.OperationalError("no such host\nDETAIL: the password is secret")
+    assert "secret" not in str(caught.value)
+    assert (caught.value.__cause__, caught.value.__context__) == (None, None)
 
 
 async def test_a_word_that_was_lost(journal: Journal, database: str, monkeypatch: pytest.MonkeyPatch) -> None:
