@@ -103,7 +103,7 @@ LINES = {
     "_polling": 3409,
     "tracing": 269,
     "batch": 7384,
-    "durable": 930,
+    "durable": 934,
     "engines": 476,
     "web": 545,
     "report": 2248,

@@ -4,10 +4,13 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from copy import deepcopy
 from functools import partial
 from itertools import islice
 from typing import Any, Final, Self
 from weakref import WeakSet
+
+from attrs import evolve
 
 from agentjobs_async import AgentJob, AgentJobsSession, InvalidInputError, JournalError, SessionClosedError
 from agentjobs_async._loop.tasks import until_done
@@ -185,7 +188,8 @@ class DurableJobs:
         await asyncio.wait([task])
         if task.cancelled():
             raise SessionClosedError("the durable jobs were closed; what is planned continues at the next start")
-        return task.result()
+        entry = task.result()  # that of all who wait for the same create
+        return evolve(entry, context=deepcopy(entry.context))
 
     async def get(self, key: str) -> DurableEntry | None:
         """Return the entry of a key; `None` if there is none."""

@@ -40,6 +40,14 @@ async def test_same_key(emulator: Emulator, session: AgentJobsSession, journal: 
     assert len(listener.called) == 1
 
 
+async def test_contexts_of_one_create(session: AgentJobsSession, file_journal: Journal) -> None:
+    """Callers that wait for the same create get a context each: what one changes in it, the others do not see."""
+    async with DurableJobs(session, file_journal) as jobs:
+        first, second = await asyncio.gather(*(jobs.submit("k", "Hello", context={"names": ["a"]}) for _ in range(2)))
+        first.context["names"].append("b")
+    assert second.context == {"names": ["a"]}
+
+
 async def test_another_job_of_a_key(emulator: Emulator, session: AgentJobsSession, file_journal: Journal) -> None:
     """Another prompt or project under a key of the journal is refused."""
     async with DurableJobs(session, file_journal) as jobs:
