@@ -1,21 +1,17 @@
-"""The items of a batch, and their results."""
+"""The items of a batch, and how they may end."""
 
 import json
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from attrs import field, frozen
 
-from agentjobs_async import AgentJob, InvalidInputError, JobRef
+from agentjobs_async import InvalidInputError
 from agentjobs_async._validation import checked_id, checked_name, checked_prompt
-
-if TYPE_CHECKING:  # it imports this module
-    from agentjobs_async.batch._store.rows import JournalRow
 
 __all__ = [
     "BatchItem",
-    "BatchResult",
     "Outcome",
     "Refusals",
     "check_items",
@@ -62,27 +58,6 @@ class Outcome(StrEnum):
     """Its job can't be read; the next run takes it up again."""
     ABANDONED = "abandoned"
     """A person gave it up, by `Journal.abandon`."""
-
-
-@frozen
-class BatchResult:
-    """How one item ended in this run.
-
-    Attributes:
-        item: The item.
-        outcome: How it ended.
-        job: The job that ended, or as it was seen last; `None` when none was seen.
-        error: Why there is no ended job; `None` when there is one. A `failed` item whose job is gone has one, too.
-        ref: The job, also where it was not seen; `None` when no id is known.
-        row: The item's row when its end was recorded; `None` for an item that is refused, and so has no row of its own.
-    """
-
-    item: BatchItem
-    outcome: Outcome
-    job: AgentJob | None = None
-    error: Exception | None = None
-    ref: JobRef | None = None
-    row: "JournalRow | None" = field(default=None, repr=False, eq=False)
 
 
 Refusals = list[tuple[BatchItem, InvalidInputError]]

@@ -11,7 +11,8 @@ from agentjobs_async.batch._run.context import ItemRun, Phase
 from agentjobs_async.batch._run.feed import Feed, Items
 from agentjobs_async.batch._run.item import run_item
 from agentjobs_async.batch._run.tasks import GRACE_SECONDS, ItemTasks, check_session_and_journal, noted_on, open_run
-from agentjobs_async.batch.items import BatchItem, BatchResult, Outcome, checked_item
+from agentjobs_async.batch._store.rows import BatchResult
+from agentjobs_async.batch.items import BatchItem, Outcome, checked_item
 from agentjobs_async.batch.journal import Journal
 from agentjobs_async.batch.limits import Kept, Rate, given
 from agentjobs_async.batch.stats import ActiveItem, BatchStats

@@ -11,7 +11,7 @@ from agentjobs_async import AgentJobsError, AgentJobsSession, InvalidInputError,
 from agentjobs_async.batch._run.context import ItemRun, Phase
 from agentjobs_async.batch._run.item import run_item
 from agentjobs_async.batch._run.tasks import GRACE_SECONDS, ItemTasks, check_session_and_journal, noted_on, open_run
-from agentjobs_async.batch.items import BatchResult
+from agentjobs_async.batch._store.rows import BatchResult
 from agentjobs_async.batch.journal import Journal
 from agentjobs_async.batch.limits import Kept, given
 from agentjobs_async.batch.states import State

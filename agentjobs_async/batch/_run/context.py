@@ -13,8 +13,8 @@ from agentjobs_async.batch._run.throttle import CreateThrottles
 from agentjobs_async.batch._run.unrecorded import Unrecorded
 from agentjobs_async.batch._store.entries import Entries
 from agentjobs_async.batch._store.opened import Opened
-from agentjobs_async.batch._store.rows import JournalRow
-from agentjobs_async.batch.items import BatchItem, BatchResult, Outcome
+from agentjobs_async.batch._store.rows import BatchResult, JournalRow
+from agentjobs_async.batch.items import BatchItem, Outcome
 from agentjobs_async.batch.limits import Limits
 from agentjobs_async.batch.states import State
 

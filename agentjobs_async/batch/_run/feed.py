@@ -14,8 +14,8 @@ from agentjobs_async.batch._planning import Planner
 from agentjobs_async.batch._run.context import ItemRun, Phase
 from agentjobs_async.batch._run.tasks import ItemTasks
 from agentjobs_async.batch._store.entries import Entries
-from agentjobs_async.batch._store.rows import JournalRow
-from agentjobs_async.batch.items import BatchItem, BatchResult, Outcome
+from agentjobs_async.batch._store.rows import BatchResult, JournalRow
+from agentjobs_async.batch.items import BatchItem, Outcome
 from agentjobs_async.batch.states import State
 
 _PAGE_ROWS: Final = 200  # bounds the memory for rows that can't begin yet

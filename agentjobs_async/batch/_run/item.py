@@ -29,8 +29,8 @@ from agentjobs_async.batch._run.context import ItemRun, Phase
 from agentjobs_async.batch._run.throttle import LONGEST_RETRY_AFTER_SECONDS, Permit
 from agentjobs_async.batch._store.entries import Entries, NoRoom
 from agentjobs_async.batch._store.heartbeat import Lease
-from agentjobs_async.batch._store.rows import JournalRow
-from agentjobs_async.batch.items import BatchResult, Outcome
+from agentjobs_async.batch._store.rows import BatchResult, JournalRow
+from agentjobs_async.batch.items import Outcome
 from agentjobs_async.batch.states import State
 from agentjobs_async.telemetry.links import last_create, resumed_from
 

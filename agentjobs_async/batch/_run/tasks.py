@@ -18,8 +18,8 @@ from agentjobs_async.batch._run.context import ItemRun, Phase, RunContext
 from agentjobs_async.batch._run.slots import Slots
 from agentjobs_async.batch._run.throttle import REFUSED_SECONDS, throttles_of
 from agentjobs_async.batch._store.entries import Entries, Seen
-from agentjobs_async.batch._store.rows import JournalRow
-from agentjobs_async.batch.items import BatchResult, Outcome
+from agentjobs_async.batch._store.rows import BatchResult, JournalRow
+from agentjobs_async.batch.items import Outcome
 from agentjobs_async.batch.journal import Journal
 from agentjobs_async.batch.limits import Limits, in_force
 from agentjobs_async.batch.states import State

@@ -9,8 +9,8 @@ from typing import Any, Final, TypeVar
 
 from attrs import Factory, field, fields, frozen
 
-from agentjobs_async import JournalError, ResponseError
-from agentjobs_async.batch.items import BatchItem
+from agentjobs_async import AgentJob, JobRef, JournalError, ResponseError
+from agentjobs_async.batch.items import BatchItem, Outcome
 from agentjobs_async.batch.states import State
 
 T = TypeVar("T")
@@ -73,6 +73,27 @@ class JournalRow:
     def to_dict(self) -> dict[str, Any]:
         """Return the row as a JSON object: its attributes by their names, times in ISO 8601."""
         return {name: _plain(getattr(self, name)) for name in (column.name for column in fields(JournalRow))}
+
+
+@frozen
+class BatchResult:
+    """How one item ended in this run.
+
+    Attributes:
+        item: The item.
+        outcome: How it ended.
+        job: The job that ended, or as it was seen last; `None` when none was seen.
+        error: Why there is no ended job; `None` when there is one. A `failed` item whose job is gone has one, too.
+        ref: The job, also where it was not seen; `None` when no id is known.
+        row: The item's row when its end was recorded; `None` for an item that is refused, and so has no row of its own.
+    """
+
+    item: BatchItem
+    outcome: Outcome
+    job: AgentJob | None = None
+    error: Exception | None = None
+    ref: JobRef | None = None
+    row: JournalRow | None = field(default=None, repr=False, eq=False)
 
 
 def _plain(value: object) -> object:
