@@ -109,7 +109,7 @@ LINES = {
     "report": 2248,
     "testing": 2347,
     "prometheus": 123,
-    "cli": 6857,
+    "cli": 6864,
 }
 """Of each room."""
 

@@ -21,23 +21,19 @@ _LEAST_LEFT: Final = 0.1  # of the usual time of a job, for one that takes longe
 
 
 class Expected:
-    """When all items of a journal have ended: one estimate for the run that works on it and for others that look at it.
+    """When all items of a journal have ended: the same for the run that works on it and for others that look at it."""
 
-    Args:
-        durations: How many seconds jobs took that have ended, the newest first.
-    """
-
-    def __init__(self, durations: Iterable[float] = ()) -> None:
-        self._seconds = deque(reversed([*durations]), maxlen=_MOST_DURATIONS)
+    def __init__(self) -> None:
+        self._seconds: deque[float] = deque(maxlen=_MOST_DURATIONS)
         self._shown = _Smoothed()
 
     def add(self, row: JournalRow) -> None:
         """Add the time of a row, if it has a job that ended."""
-        if row.created_at is not None and row.ended_at is not None and row.job_id is not None:
+        if row.state.is_job_end and row.created_at is not None and row.ended_at is not None and row.job_id is not None:
             self._seconds.append((row.ended_at - row.created_at).total_seconds())
 
     def replace(self, durations: Iterable[float]) -> None:
-        """Use these times, the newest first, in place of all so far."""
+        """Use these times in seconds, the newest first, in place of all so far."""
         self._seconds = deque(reversed([*durations]), maxlen=_MOST_DURATIONS)
 
     @property
@@ -84,17 +80,14 @@ class Expected:
 
 
 class _Smoothed:
-    """An end that is shown: it moves to each new estimate within a minute, faster when little time is left.
-
-    It is never earlier than `earliest` seconds from now.
-    """
+    """An end that is shown: it moves to each new estimate within a minute, faster when little time is left."""
 
     def __init__(self) -> None:
         self._end: float | None = None
         self._at = 0.0
 
     def shown(self, found: End, earliest: float, now: float) -> End:
-        """Return the estimate to show at `now`, of which no less than `earliest` seconds are left."""
+        """Return the estimate to show at `now`: never less than `earliest` seconds from then."""
         end = now + found.seconds
         if self._end is not None:
             seconds = min(max(found.seconds * _SMOOTHING_SHARE, _LEAST_SMOOTHING_SECONDS), _SMOOTHING_SECONDS)
@@ -126,13 +119,23 @@ def time_left(
     if job_seconds is None:
         if create_rate is None or not last_create:
             return None
-        return End(last_create, f"{rate_text(create_rate)} decides", is_least=True)
-    active = _left(ages, job_seconds)
-    by_slots = max((sum(active) + to_create * job_seconds) / max_active, *active, job_seconds * bool(to_create), 0.0)
+        return End(last_create, f"--create-rate {rate_text(create_rate)} decides", is_least=True)
+    by_slots = _seconds_by_slots(to_create, sorted(_left(ages, job_seconds)), max_active, job_seconds)
     by_rate = last_create + job_seconds * bool(to_create)
     if create_rate is not None and by_rate > by_slots:
-        return End(by_rate, f"{rate_text(create_rate)} decides")
+        return End(by_rate, f"--create-rate {rate_text(create_rate)} decides")
     return End(max(by_rate, by_slots), f"--max-active {max_active} decides")
+
+
+def _seconds_by_slots(to_create: int, active: Sequence[float], max_active: int, job_seconds: float) -> float:
+    """Return when all jobs have ended if each slot takes the next item at once; `active` ascends."""
+    last_active = max(active, default=0.0)
+    if not to_create:
+        return last_active
+    rounds, place = divmod(to_create - 1, max_active)  # of the last item, whose slot may be free at first
+    later = place - (max_active - len(active))
+    first_free = active[later] if later >= 0 else 0.0
+    return max(first_free + (rounds + 1) * job_seconds, last_active)
 
 
 def earliest_end(*, to_create: int, ages: Sequence[float], last_create: float, job_seconds: float | None) -> float:
@@ -161,20 +164,25 @@ def seconds_to_last_create(queue: int, rate: Rate | None, next_create: float) ->
     return next_create + _seconds_after_the_first(queue, rate)
 
 
-def estimate(items: Collection[BatchItem], *, max_active: int, create_rate: Rate | None, job_seconds: float) -> End:
-    """Return how long a run of `items` takes.
+def estimate(
+    items: Collection[BatchItem], *, max_active: int, create_rate: Rate | None, job_seconds: float | None
+) -> End | None:
+    """Return how long a run of `items` takes; `None` while neither a rate nor the time of a job is known.
 
     Args:
         items: The items to send.
         max_active: The jobs active at once.
         create_rate: The limit of creates; `None` for no limit.
-        job_seconds: What each job is expected to take; with 0, only the rate counts.
+        job_seconds: What each job is expected to take; `None` while that is not known.
     """
-    rounds = math.ceil(len(items) / max_active) * job_seconds
-    creates = _seconds_of_creates(items, create_rate) + job_seconds * bool(items)
-    if create_rate is not None and creates > rounds:
-        return End(creates, f"the rate of {rate_text(create_rate)} decides")
-    return End(rounds, f"--max-active {max_active} decides")
+    return time_left(
+        to_create=len(items),
+        last_create=_seconds_of_creates(items, create_rate),
+        ages=(),
+        max_active=max_active,
+        create_rate=create_rate,
+        job_seconds=job_seconds,
+    )
 
 
 def _seconds_of_creates(items: Collection[BatchItem], rate: Rate | None) -> float:

@@ -162,11 +162,10 @@ def _show_prompt(screen: Screen, item: BatchItem) -> None:
 
 def _show_duration(screen: Screen, limits: Limits, items: Sequence[BatchItem], minutes: float | None) -> None:
     """Show the duration as far as it is known."""
-    found = estimate(
-        items, max_active=limits.max_active, create_rate=limits.create_rate, job_seconds=60 * (minutes or 0.0)
-    )
-    if found.seconds:
-        how, when = ("at least", "at the earliest on") if minutes is None else ("about", "about")
+    seconds = None if minutes is None else 60 * minutes
+    found = estimate(items, max_active=limits.max_active, create_rate=limits.create_rate, job_seconds=seconds)
+    if found is not None and found.seconds:
+        how, when = ("at least", "at the earliest on") if found.is_least else ("about", "about")
         end = time.strftime("%a %d %b %H:%M", time.localtime(time.time() + found.seconds))
         screen.line(f"This takes {how} {span(found.seconds)}: {found.binding}.")
         screen.line(f"Begun now, it ends {when} {end}.")

@@ -1,9 +1,10 @@
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from attrs import evolve
 
-from agentjobs_async.batch import BatchItem, FleetLimits, Rate
+from agentjobs_async.batch import BatchItem, FleetLimits, JournalRow, Rate, State
 from agentjobs_async.cli._output.live import End
 from agentjobs_async.cli.estimates import (
     Expected,
@@ -23,19 +24,21 @@ def test_estimate() -> None:
     rate, of_all = Rate(100, per=3600), Rate(100, per=3600, scope="all")
     expected = {
         (None, 20, 180): End(13 * 180, "--max-active 20 decides"),
-        (None, 20, 0): End(0, "--max-active 20 decides"),
-        (rate, 1000, 180): End(3600 + 180, "the rate of 100/h/burst decides"),
-        (of_all, 1000, 180): End(7200 + 180, "the rate of 100/h/all/burst decides"),
-        (evolve(rate, spread=True), 1000, 180): End(199 * 36 + 180, "the rate of 100/h decides"),
+        (None, 20, None): None,
+        (rate, 1000, 180): End(3600 + 180, "--create-rate 100/h/burst decides"),
+        (of_all, 1000, 180): End(7200 + 180, "--create-rate 100/h/all/burst decides"),
+        (evolve(rate, spread=True), 1000, 180): End(199 * 36 + 180, "--create-rate 100/h decides"),
         (rate, 2, 180): End(125 * 180, "--max-active 2 decides"),
-        (rate, 20, 0): End(3600, "the rate of 100/h/burst decides"),
+        (rate, 20, None): End(3600, "--create-rate 100/h/burst decides", is_least=True),
     }
 
-    def found(row: tuple[Rate | None, int, int]) -> End:
+    def found(row: tuple[Rate | None, int, int | None]) -> End | None:
         return estimate(ITEMS, create_rate=row[0], max_active=row[1], job_seconds=row[2])
 
     assert unexpected(expected, found) == {}
-    assert estimate([], max_active=1, create_rate=Rate(1, per=60), job_seconds=60).seconds == 0
+    nothing = estimate([], max_active=1, create_rate=Rate(1, per=60), job_seconds=60)
+    assert nothing is not None
+    assert nothing.seconds == 0
 
 
 def test_last_create() -> None:
@@ -54,12 +57,18 @@ def test_last_create() -> None:
 
 def test_time_left() -> None:
     """A run lasts until its last create may go and its job ends, or as long as its slots take; a limit shortens it."""
-    by_slots, by_rate = "--max-active 4 decides", "100/h/burst decides"
+    by_slots, by_rate = "--max-active 4 decides", "--create-rate 100/h/burst decides"
     rows: list[tuple[dict[str, Any], End | None]] = [
         ({"job_seconds": None}, End(1000 + 3600, by_rate, is_least=True)),
         ({"job_seconds": None, "create_rate": None, "last_create": 0.0}, None),
         ({"job_seconds": 60.0}, End(1000 + 3600 + 60, by_rate)),
-        ({"job_seconds": 600.0, "ages": [0.0, 300.0]}, End((900 + 150 * 600) / 4, by_slots)),
+        ({"job_seconds": 600.0, "ages": [0.0, 300.0]}, End(38 * 600, by_slots)),  # two slots are free
+        ({"job_seconds": 600.0, "ages": [0.0, 0.0, 300.0, 300.0]}, End(300 + 38 * 600, by_slots)),
+        # The limit was lowered: three jobs end before a slot is free.
+        (
+            {"to_create": 1, "last_create": 0.0, "job_seconds": 60.0, "ages": [0, 10, 20, 30, 40, 50]},
+            End(90.0, by_slots),
+        ),
         ({"to_create": 0, "last_create": 0.0, "job_seconds": 60.0, "ages": [20.0]}, End(40.0, by_slots)),
         ({"to_create": 0, "last_create": 0.0, "job_seconds": 60.0, "ages": [90.0]}, End(6.0, by_slots)),
         ({"to_create": 1, "last_create": 1000.0, "job_seconds": 60.0}, End(1060.0, by_rate)),
@@ -105,10 +114,20 @@ def test_earliest_end() -> None:
 
 def test_what_jobs_usually_take() -> None:
     """Half of the jobs, and nine of ten, took at most so long; from that follows the end of all."""
-    expected = Expected(float(seconds) for seconds in range(1, 11))
+    expected = Expected()
+    expected.replace(float(seconds) for seconds in range(1, 11))
     assert expected.usual == (5.5, 9.0)
     given: dict[str, Any] = {"to_create": 0, "queue": 0, "limits": FleetLimits(max_active=4), "now": 0.0}
     assert expected.end(ages=[1.5], **given) == End(4.0, "--max-active 4 decides")
     expected.replace([])
+    expected.add(row(State.ABANDONED))  # nobody saw its job end
     assert expected.usual is None
     assert expected.end(ages=[1.5], **given) is None
+    expected.add(row(State.FAILED))
+    assert expected.usual == (4.0, 4.0)
+
+
+def row(state: State) -> JournalRow:
+    """Return a row of a job that was created at the epoch, and whose item ended after 4 s."""
+    times: dict[str, Any] = {"created_at": datetime.fromtimestamp(0, UTC), "ended_at": datetime.fromtimestamp(4, UTC)}
+    return JournalRow("k", "p", "docs", state, "job-1", None, None, datetime.now(UTC), 1, **times)

@@ -22,7 +22,7 @@ def test_plan(service: EmulatorThread, tmp_path: Path, capsys: Captured) -> None
         *(f"k{number} would be sent: Document page {number}" for number in range(3)),
         "3,000 would be sent, 0 refused.",
     ]
-    assert lines[4] == "This takes about 30 h: the rate of 100/h decides."
+    assert lines[4] == "This takes about 30 h: --create-rate 100/h decides."
     assert re.fullmatch(r"Begun now, it ends about \w+ \d\d \w+ \d\d:\d\d.", lines[5])
     assert lines[6:] == ["This costs 1,200.00: 0.40 for each job."]
     assert service.emulator.requests == ()
@@ -35,7 +35,7 @@ def test_hours_without_minutes(tmp_path: Path, capsys: Captured) -> None:
     assert "takes" not in capsys.readouterr().out
     assert main([*arguments, "--create-rate", "100/h", "--price", "0.004"]) == 0
     told = " ".join(capsys.readouterr().out.split())
-    assert "This takes at least 1 h: the rate of 100/h decides. Begun now, it ends at the earliest on" in told
+    assert "This takes at least 1 h: --create-rate 100/h decides. Begun now, it ends at the earliest on" in told
     assert told.endswith("This costs 0.404: 0.004 for each job.")
 
 

@@ -6,7 +6,7 @@ from agentjobs_async.batch._monitoring import WorkerState
 from agentjobs_async.cli._output.live import Active, End, View, head_lines, in_one_line, live_lines
 
 SENDING = Active("a-very-long-key-of-number-17", "Fix the broken links", State.SENDING, 5.0)
-BY_RATE = End(10_800, "100/h decides")
+BY_RATE = End(10_800, "--create-rate 100/h decides")
 WORKERS = [WorkerState("host-a:12", 1, 3.0, is_dead=False), WorkerState("host-b:7", 0, 95.0, is_dead=True)]
 
 
@@ -49,7 +49,7 @@ def test_what_it_tells() -> None:
     assert lines[0].endswith("....] 105 of 460 ended")
     assert len(lines[0]) == 80
     assert lines[1].startswith("ends about ")
-    assert ", in 3 h; 100/h decides; next create " in lines[1]
+    assert ", in 3 h; --create-rate 100/h decides; next create " in lines[1]
     assert lines[2] == "2 unknown  5 failed  2 active  351 planned  100 completed"
     assert shown(found, 100)[2].endswith("100 completed  median 2 s, 9 of 10 within 5 s")
     assert lines[3].split() == ["KEY", "STATE", "AGE", "POLLS", "PROMPT,", "PULL", "REQUEST"]
@@ -92,7 +92,7 @@ def test_nobody_is_at_work() -> None:
 
 def test_narrow() -> None:
     """The share and the time stand on top at any width; of the second line the end of the run is cut last."""
-    for width, end in ((60, "; 100/h decides"), (40, "in 3 h"), (34, "in 3 h")):
+    for width, end in ((60, "; --create-rate 100/h decides"), (40, "in 3 h"), (34, "in 3 h")):
         lines = shown(evolve(view([SENDING], planned=350, end=BY_RATE), next_create=120.0), width=width)
         assert lines[0].startswith("22 % in 5.7 h"), width
         assert lines[1].startswith("ends about "), width
@@ -102,9 +102,9 @@ def test_narrow() -> None:
 
 def test_a_line_of_a_log() -> None:
     """A log gets the same in one line."""
-    line = in_one_line(view([SENDING], planned=350, end=End(10_800, "100/h decides", is_least=True)))
+    line = in_one_line(view([SENDING], planned=350, end=End(10_800, "--create-rate 100/h decides", is_least=True)))
     assert " 22 % in 5.7 h: 2 unknown, 5 failed, 1 active, 350 planned, 100 completed; ends after " in line
-    assert line.endswith(", in 3 h; 100/h decides")
+    assert line.endswith(", in 3 h; --create-rate 100/h decides")
 
 
 def test_what_holds_creates_back() -> None:
@@ -124,7 +124,7 @@ def test_no_run_ends_in_no_time() -> None:
         found = evolve(view(active, end=End(seconds, "--max-active 4 decides")), usual=(90.0, 95.0))
         assert shown(found)[1] == words
         assert f"; {words}" in in_one_line(found)
-        least = evolve(found, end=End(seconds, "100/h decides", is_least=True))
+        least = evolve(found, end=End(seconds, "--create-rate 100/h decides", is_least=True))
         assert shown(least)[1] == "no estimate of the end yet"
         assert shown(evolve(found, end=End(1.0, "x")))[1].endswith(", in 1 s")
     assert shown(view(items(1), elapsed=0.4))[0].startswith("97 % [")
