@@ -3,22 +3,22 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from typing import Final, Protocol
+from typing import Final
 
 from agentjobs_async import AgentJobsError, AuthError, CreateOutcomeUnknownError, Hook, JournalError, NotSentError
 from agentjobs_async.batch import ActiveItem, BatchResult, BatchStats, FleetLimits, Journal, Outcome, State
 from agentjobs_async.batch._run.tasks import SLOTS_KEPT
 from agentjobs_async.cli._output.hints import show_unknown
-from agentjobs_async.cli._output.lines import Report
+from agentjobs_async.cli._output.lines import Lines
 from agentjobs_async.cli._output.live import Active, View, clock, in_one_line, live_lines
 from agentjobs_async.cli._output.out import Out
 from agentjobs_async.cli._output.outcomes import described
 from agentjobs_async.cli._output.results import Result, item_document, run_result
 from agentjobs_async.cli._output.screen import Screen
 from agentjobs_async.cli.estimates import Expected
-from agentjobs_async.cli.hooks import ItemChanges, PollCounts
+from agentjobs_async.cli.hooks import ItemChanges, PollCounts, Watched
 
 _COUNT_SECONDS: Final = 0.5  # between two counts of the rows
 _REST_PER_COUNT: Final = 20.0  # counting takes at most a twentieth of the database's time
@@ -26,25 +26,13 @@ _MOST_DURATIONS: Final = 500  # as many as an estimate uses
 _QUIET_SECONDS: Final = 60.0  # after which a log shows that the run is alive
 
 
-class Watched(Protocol):
-    """A run whose state can be read: a batch or a worker."""
-
-    def stats(self) -> BatchStats:
-        """Return the counts of the run."""
-        ...
-
-    def active(self) -> Sequence[ActiveItem]:
-        """Return the items under way."""
-        ...
-
-
 class RunDisplay:
     """Shows a run.
 
     Args:
         screen: The screen to write to.
-        report: Shows each change and each end.
-        out: The file that also receives each result, as a line of JSON; `None` for no file.
+        lines: Shows each change and each end.
+        out: The file that also receives each result; `None` for no file.
         limit: The number of items that the run starts; `None` for all.
 
     Attributes:
@@ -54,13 +42,13 @@ class RunDisplay:
         refused: The first error of an item whose job can't be read since the key is refused; `None` without one.
     """
 
-    def __init__(self, screen: Screen, report: Report, out: Out | None, *, limit: int | None = None) -> None:
+    def __init__(self, screen: Screen, lines: Lines, out: Out | None, *, limit: int | None = None) -> None:
         self._screen = screen
-        self._report = report
+        self._lines = lines
         self._out = out
         self._limits = FleetLimits()
         self._polls = PollCounts()
-        self._changes = ItemChanges(report.change) if report.shows_changes else None
+        self._changes = ItemChanges(lines.change) if lines.shows_changes else None
         self.hooks: list[Hook] = [self._polls, *([self._changes] if self._changes else [])]
         self.timed_out: dict[str, Result] = {}
         self.advice: Counter[str] = Counter()
@@ -101,17 +89,17 @@ class RunDisplay:
             self._expected.add(result.row)
             self._count_end(result.row.state)
         shown = run_result(result)
-        is_open = shown.outcome.is_open and result.outcome is not Outcome.UNKNOWN  # a later run may end the item
+        may_end = shown.outcome.is_unfinished and result.outcome is not Outcome.UNKNOWN  # in a later run
         self.advice.update([shown.advice] if shown.advice else [])
         if self.refused is None and isinstance(result.error, AuthError):
             self.refused = result.error
         if self._out is not None:
-            (self._out.write if is_open else self._out.write_once)(item_document(shown))
+            (self._out.write if may_end else self._out.write_once)(item_document(shown))
         if self._changes is not None and result.ref is not None:
             self._changes.end(result.ref, result.row)
         if result.outcome is Outcome.TIMED_OUT:
             self.timed_out[result.item.key] = shown
-        self._report.end(shown)
+        self._lines.end(shown)
 
     def show_silence(self, base_url: str | None) -> None:
         """Show that the server has not answered so far, if anything was asked of it."""

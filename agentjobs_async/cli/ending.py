@@ -22,7 +22,7 @@ from agentjobs_async.cli._output.hints import (
     show_retry,
     show_unknown,
 )
-from agentjobs_async.cli._output.lines import Report
+from agentjobs_async.cli._output.lines import Lines
 from agentjobs_async.cli._output.outcomes import Outcome, exit_code
 from agentjobs_async.cli._output.results import outcomes_of, row_result
 from agentjobs_async.cli._output.streams import is_on_github
@@ -43,7 +43,7 @@ class Ending:
         context: The screen, and whether a signal stopped the run.
         journal: The open journal.
         jobs: The open jobs of this run.
-        report: What showed the run.
+        lines: What showed the run.
         display: Has the results whose time was up.
         to_resume: The options with which `agentjobs resume` continues in the same way.
         to_wait: Those with which `agentjobs wait` waits for a job; `None` for an emulator of this command.
@@ -55,7 +55,7 @@ class Ending:
     context: Context
     journal: Journal
     jobs: OpenJobs
-    report: Report
+    lines: Lines
     display: RunDisplay
     to_resume: Sequence[str]
     to_wait: Sequence[str] | None
@@ -81,7 +81,7 @@ class Ending:
         open_anyway = [Outcome.ACTIVE] if counts is None or retried else []
         code = exit_code([*open_anyway, *+outcomes], fault or self.display.refused)
         stopped_with = self.context.interruption.exit_code
-        self.report.summary(outcomes, code if stopped_with is None else stopped_with)
+        self.lines.summary(outcomes, code if stopped_with is None else stopped_with)
         if fault is not None:
             raise fault
         return code
@@ -136,7 +136,7 @@ class Ending:
                     if summary is not None:
                         summary.add(page)
         if self.is_own:
-            self.report.all_results(results)
+            self.lines.all_results(results)
         else:
             self.context.screen.notice(words)
         show_advice(self.context.screen, self.display.advice)

@@ -102,7 +102,7 @@ async def _submit(context: Context, tasks: Tasks, address: str, changes: Mapping
         refused = await submit_items(tasks.items, journal=journal, chunk=chunk)
     refusals = show_refused(context.screen, tasks, refused)
     context.screen.notice(
-        f"{len(tasks.items) - len(refused)} submitted, {len(refusals)} refused; {_limits_text(limits)}."
+        f"{len(tasks.items) - len(refused):,} submitted, {len(refusals):,} refused; {_limits_text(limits)}."
     )
     return ExitCode.FAILED if refusals else ExitCode.COMPLETED
 
@@ -126,7 +126,9 @@ async def _submit(context: Context, tasks: Tasks, address: str, changes: Mapping
     unknown_for=UNKNOWN_FOR,
     timeout=kept_timeout("For each job, each time it is waited for; none waits for ever."),
 )
-@click.option("--out", metavar="FILE", type=WRITTEN_FILE, help="Append each result as a line of JSON.")
+@click.option(
+    "--out", metavar="FILE", type=WRITTEN_FILE, help="Append each result: as JSON Lines, or CSV by its suffix."
+)
 @click.option("--until-done", is_flag=True, help="End once every item of the journal has ended.")
 @RUN_FOR
 @service_options(emulator=True)

@@ -23,7 +23,7 @@ from agentjobs_async.cli._output.outcomes import described
 from agentjobs_async.cli._output.results import Change
 
 if TYPE_CHECKING:
-    from agentjobs_async.batch import ActiveItem, JournalRow
+    from agentjobs_async.batch import ActiveItem, BatchStats, JournalRow
 
 _SILENCE_SECONDS = 4.0  # longer than a healthy service takes for its first answer
 _FAILURES_TOLD = 2  # one failed poll alone is often over when it is read
@@ -77,11 +77,15 @@ class JobChanges:
         self._on_change(Change(event, job.ref, job))
 
 
-class Active(Protocol):
-    """A run that knows its active items."""
+class Watched(Protocol):
+    """A run whose state can be read: a batch or a worker."""
+
+    def stats(self) -> "BatchStats":
+        """Return the counts of the run."""
+        ...
 
     def active(self) -> "Sequence[ActiveItem]":
-        """Return the active items."""
+        """Return the items under way."""
         ...
 
 
@@ -99,7 +103,7 @@ class ItemChanges:
     """
 
     def __init__(self, on_change: Callable[[Change], object]) -> None:
-        self.run: Active | None = None
+        self.run: Watched | None = None
         self._on_change = on_change
         self._changes = JobChanges(self._report)
         self._rows: dict[JobRef, JournalRow] = {}

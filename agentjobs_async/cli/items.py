@@ -15,14 +15,12 @@ from agentjobs_async.cli._input.options import MAX_TRIES, TEXT, filter_options, 
 from agentjobs_async.cli._input.records import Record, apparent_format, read_text, records_of
 from agentjobs_async.cli._output.columns import in_words
 from agentjobs_async.cli._output.hints import resume_command
+from agentjobs_async.cli._output.lines import show_rows
 from agentjobs_async.cli._output.outcomes import ExitCode, described
-from agentjobs_async.cli._output.results import entry_of_row
-from agentjobs_async.cli._output.tables import table_lines
 from agentjobs_async.cli.help import command, journal_exit_codes
 from agentjobs_async.cli.process import Context, run_action
 from agentjobs_async.report.commands import found_job
 
-_OF_NO_RUN: Final = "The journal; if it is a file, no run may be using it."
 _SEND_AGAIN: Final = "send-again"
 _ABANDON: Final = "abandon"
 _OPTION: Final = "--from"
@@ -53,7 +51,7 @@ class _Resolution:
     journal_exit_codes("all of them are planned again", "some keys were refused"),
     "agentjobs retry run.db --state failed --max-tries 3",
 )
-@journal_before_keys(_OF_NO_RUN, "agentjobs retry FILE --state failed", "[KEY]...")
+@journal_before_keys("agentjobs retry FILE --state failed", "[KEY]...")
 @filter_options
 @MAX_TRIES
 @click.option("--dry-run", is_flag=True, help="Show which, and change nothing.")
@@ -101,8 +99,7 @@ async def _show_retries(context: Context, journal: str, where: Where, max_tries:
         opened._opened.check_not_moved()
         async for page in opened.rows(where=where).pages():
             rows = [row for row in page if max_tries is None or row.tries < max_tries]
-            entries = list(map(entry_of_row, rows))
-            context.screen.lines(table_lines(entries, context.screen.columns, header=not shown), wrap=False)
+            show_rows(context.screen, rows, header=not shown)
             shown += len(rows)
     context.screen.notice(f"{_items(shown)} would be planned again.")
     return ExitCode.COMPLETED
@@ -131,7 +128,7 @@ def _items(number: int) -> str:
     journal_exit_codes("all were settled", "some lines of --from were refused"),
     "agentjobs resolve run.db page-7 --send-again",
 )
-@journal_before_keys(_OF_NO_RUN, "agentjobs resolve FILE KEY --job JOB", "[KEY]")
+@journal_before_keys("agentjobs resolve FILE KEY --job JOB", "[KEY]")
 @click.option(
     "--job",
     metavar="JOB",

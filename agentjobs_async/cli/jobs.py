@@ -30,7 +30,7 @@ from agentjobs_async.cli._input.service import DEFAULT_TIMEOUT, Service
 from agentjobs_async.cli._input.tasks import checked_prompts
 from agentjobs_async.cli._output.columns import shortened
 from agentjobs_async.cli._output.hints import ends_in, show_advice, show_jobs
-from agentjobs_async.cli._output.lines import JobLines, JsonLines, Report
+from agentjobs_async.cli._output.lines import JobLines, JsonLines, Lines
 from agentjobs_async.cli._output.outcomes import ExitCode, Outcome, advice_of, described, exit_code, reason_of
 from agentjobs_async.cli._output.results import Change, Result, job_document
 from agentjobs_async.cli._output.screen import Screen, Styled, styled_status
@@ -136,8 +136,8 @@ def wait(jobs: Sequence[str], journal: str | None, service: Service, timeout: fl
     to_wait = None if to_wait is None else [*to_wait, *learning]
 
     async def waiting(context: Context) -> int:
-        report = JsonLines(context.screen) if as_json else JobLines(context.screen)
-        return await _wait(context, service, journal, _Waits(context, report, refs, timeout, to_wait))
+        lines = JsonLines(context.screen) if as_json else JobLines(context.screen)
+        return await _wait(context, service, journal, _Waits(context, lines, refs, timeout, to_wait))
 
     return run_action(waiting)
 
@@ -158,13 +158,13 @@ class _Waits:
     def __init__(
         self,
         context: Context,
-        report: Report,
+        lines: Lines,
         refs: Sequence[JobRef],
         timeout: float | None,
         to_wait: Sequence[str] | None,
     ) -> None:
         self._context = context
-        self._report = report
+        self._lines = lines
         self._timeout = timeout
         self._to_wait = to_wait
         self._numbers = {ref: number for number, ref in enumerate(refs, 1)}
@@ -182,7 +182,7 @@ class _Waits:
     def lines(self, width: int, height: int) -> Iterator[tuple[Styled, ...]]:
         """Return the live view: how many have ended, and if it is known, when the others will."""
         seconds = int(time.monotonic() - self._started)
-        done = sum(not result.outcome.is_open for result in self._results.values())
+        done = sum(not result.outcome.is_unfinished for result in self._results.values())
         ended = f"{done} of {len(self._numbers)} ended"
         yield (shortened(f"{ended}, {seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}", width),)
         if height > 1 and (left := self._time_left()) is not None:
@@ -195,8 +195,8 @@ class _Waits:
         outcomes = Counter(result.outcome for result in results)
         refused = next((error for error in self._errors.values() if isinstance(error, AuthError)), None)
         code = exit_code(outcomes, refused) if stopped_with is None else stopped_with
-        self._report.all_results(results)
-        self._report.summary(outcomes, code)
+        self._lines.all_results(results)
+        self._lines.summary(outcomes, code)
         show_advice(screen, Counter(result.advice for result in results if result.advice))
         if stopped_with is not None:
             screen.notice("Stopped waiting.")
@@ -218,7 +218,7 @@ class _Waits:
 
     def _change(self, change: Change) -> None:
         active = [] if change.job is None or change.job.is_terminal else [change.job]
-        self._report.change(evolve(change, left=self._left(active)))
+        self._lines.change(evolve(change, left=self._left(active)))
 
     async def _wait(self, session: AgentJobsSession, ref: JobRef) -> None:
         error: Exception | None = None
@@ -228,7 +228,7 @@ class _Waits:
             error = self._errors[ref] = caught
         self._results[ref] = self._result(ref, error)
         if not isinstance(error, SessionClosedError):  # a wait that was only stopped is among all results
-            self._report.end(self._results[ref])
+            self._lines.end(self._results[ref])
 
     def _result(self, ref: JobRef, error: Exception | None) -> Result:
         job = self.changes.last_job(ref)
@@ -248,7 +248,7 @@ class _Waits:
         )
 
     def _continues(self, ref: JobRef) -> bool:
-        return self._results[ref].outcome.is_open and not isinstance(self._errors.get(ref), NotFoundError)
+        return self._results[ref].outcome.is_unfinished and not isinstance(self._errors.get(ref), NotFoundError)
 
 
 def _journal_options(journal: str | None) -> list[str]:

@@ -13,7 +13,7 @@ from typing import Final, Self
 import click
 from attrs import frozen
 
-from agentjobs_async import AgentJobsError, InvalidInputError, JournalError
+from agentjobs_async import AgentJobsError, InvalidInputError
 from agentjobs_async.batch import Journal
 from agentjobs_async.cli._input.options import PROMPTS_OPTION, TEXT, WRITTEN_FILE, WholeNumber, journal_argument
 from agentjobs_async.cli._output.files import whole_file
@@ -81,8 +81,9 @@ class ReportFile:
         Raises:
             ModuleNotFoundError: The extra `report` is not installed, and a page needs it.
         """
-        check_format(form or format_of(file))
-        return cls(file, form or format_of(file), prompts)
+        form = form or format_of(file)
+        check_format(form)
+        return cls(file, form, prompts)
 
     async def write(self, journal: Journal) -> None:
         """Write the report of an open journal; what was in the file before is replaced once all is written.
@@ -99,7 +100,7 @@ class ReportFile:
         try:
             async with asyncio.timeout(_LONGEST_SECONDS):
                 await self.write(journal)
-        except (AgentJobsError, JournalError) as error:
+        except AgentJobsError as error:
             screen.notice(f"The report was not written: {described(error)}")
         except TimeoutError:
             screen.notice("The report was not written: the journal does not answer.")
@@ -173,10 +174,10 @@ async def _serve(context: Context, journal: str, host: str, port: int, *, allow_
     """
     is_loopback = _is_loopback(host)
     token = None if is_loopback else token_urlsafe()
-    hosts = LOOPBACK if is_loopback else (*LOOPBACK, host, gethostname())
+    hosts = (*LOOPBACK, host) if is_loopback else (*LOOPBACK, host, gethostname())
     async with AsyncExitStack() as stack:
         opened = await stack.enter_async_context(Journal.open(journal, read_only=True))
-        app = board(opened, allow_actions=allow_actions, token=token, hosts=(*hosts, host), prompts=prompts)
+        app = board(opened, allow_actions=allow_actions, token=token, hosts=hosts, prompts=prompts)
         try:
             bound = await stack.enter_async_context(running(app, host, port))
         except OSError as error:

@@ -310,7 +310,7 @@ class _Run:
                 self.out.write_once(item_document(result))
         if self.ending.as_json:  # people have read them already
             for result in results:
-                self.ending.report.end(result)
+                self.ending.lines.end(result)
 
     async def _take_results(self) -> None:
         async with AsyncExitStack() as stack:

@@ -19,18 +19,18 @@ from agentjobs_async.cli._input.options import filter_options, journal_argument
 from agentjobs_async.cli._input.own_journals import directory, left_journals
 from agentjobs_async.cli._output.github import StepSummary
 from agentjobs_async.cli._output.hints import resume_command, show_retry, show_unknown
+from agentjobs_async.cli._output.lines import show_rows
 from agentjobs_async.cli._output.live import Active, End, View, head_lines, in_one_line, live_lines
 from agentjobs_async.cli._output.outcomes import Outcome, described, exit_code
-from agentjobs_async.cli._output.results import entry_of_row, outcomes_of
+from agentjobs_async.cli._output.results import outcomes_of
 from agentjobs_async.cli._output.streams import is_on_github
-from agentjobs_async.cli._output.tables import table_lines
 from agentjobs_async.cli.display import longest_queue, recent_durations
 from agentjobs_async.cli.ending import tally
 from agentjobs_async.cli.estimates import Expected
 from agentjobs_async.cli.help import ALL_COMPLETED, command
 from agentjobs_async.cli.process import Context, run_action
 from agentjobs_async.report.items import document
-from agentjobs_async.report.markdown import MOST_BYTES, MarkdownTable, chart_lines
+from agentjobs_async.report.markdown import MOST_BYTES, MarkdownTable
 
 _LOOK_SECONDS: Final = 1.0
 _REST_PER_LOOK: Final = 20.0  # looking takes at most a twentieth of the database's time
@@ -140,9 +140,8 @@ async def _show_markdown(context: Context, where: Where, journal: Journal, count
     async for page in journal.rows(where=where).pages():
         for row in page:
             table.add(row)
-    above = [*chart_lines(counts), ""]  # without the blank line, the line before would be a row of the table
-    room = MOST_BYTES - sum(len(line) + 1 for line in (tally(counts), *above))
-    context.screen.lines(((line,) for line in (*above, *table.within(room))), wrap=False)
+    room = MOST_BYTES - len(tally(counts)) - 1
+    context.screen.lines(((line,) for line in table.lines((), counts, room)), wrap=False)
 
 
 async def _show_rows(context: Context, form: str, where: Where, journal: Journal, counts: Mapping[State, int]) -> None:
@@ -152,9 +151,7 @@ async def _show_rows(context: Context, form: str, where: Where, journal: Journal
         if form == "jsonl":
             screen.json_lines(map(document, page))
         else:
-            entries = list(map(entry_of_row, page))
-            is_cut = screen.width is not None
-            screen.lines(table_lines(entries, screen.columns, header=not shown, is_cut=is_cut), wrap=False)
+            show_rows(screen, page, header=not shown)
         shown += len(page)
     if form == "table" and where != Where():
         screen.notice(f"{shown:,} of them {'is' if shown == 1 else 'are'} shown.")

@@ -61,7 +61,7 @@ class Figures:
 
     @property
     def per_hour(self) -> float | None:
-        """The jobs that ended in an hour, over the whole span; `None` before the second end."""
+        """The jobs that ended in an hour, over the whole span; `None` before the first end."""
         span = seconds_between(self.first, self.last)
         return len(self.durations) / span * _HOUR_SECONDS if span and self.durations else None
 

@@ -1,7 +1,7 @@
 """A journal in Markdown, such as GitHub shows as the summary of a step: figures, a chart, and a table of the items."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Final, TextIO
 
@@ -11,7 +11,7 @@ from agentjobs_async.report.items import COLUMNS
 from agentjobs_async.report.source import Source
 from agentjobs_async.report.texts import shown
 
-__all__ = ["MOST_BYTES", "MarkdownTable", "chart_lines", "write_markdown"]
+__all__ = ["MOST_BYTES", "MarkdownTable", "write_markdown"]
 
 _SHOWN: Final = tuple(COLUMNS[name] for name in ("key", "state", "job_id", "pr_link", "error"))
 _TIMES: Final = tuple(COLUMNS[f"{name}_at"] for name in ("sent", "created", "seen", "ended"))
@@ -29,14 +29,13 @@ _MARKUP_IN_LINKS: Final = "\\|`"  # between angle brackets nothing else is read 
 
 
 async def write_markdown(source: Source, stream: TextIO) -> None:
-    """Write at most 1 MiB: those items that need a person come first, and the last ones are left out."""
+    """Write at most 1,000,000 bytes: those items that need a person come first, and the last ones are left out."""
     tally, table = Tally(), MarkdownTable()
     async for row in source.journal.rows():
         tally.add(row)
         table.add(row)
-    head = "".join(f"{line}\n" for line in _head(source, tally.figures(source.pauses)))
-    stream.write(head)
-    stream.writelines(f"{line}\n" for line in table.within(MOST_BYTES - len(head.encode())))
+    figures = tally.figures(source.pauses)
+    stream.writelines(f"{line}\n" for line in table.lines(_head(source, figures), figures.counts, MOST_BYTES))
 
 
 def _head(source: Source, figures: Figures) -> Iterator[str]:
@@ -46,11 +45,9 @@ def _head(source: Source, figures: Figures) -> Iterator[str]:
     tiles = [*figures.outcomes, *figures.times]
     for cells in ([tile.name for tile in tiles], ["---:"] * len(tiles), [tile.value for tile in tiles]):
         yield _row(cells)
-    yield from chart_lines(figures.counts)
-    yield ""
 
 
-def chart_lines(counts: Mapping[State, int]) -> Iterator[str]:
+def _chart_lines(counts: Mapping[State, int]) -> Iterator[str]:
     """Return a blank line and a chart in Mermaid of how many items are in which state; nothing if there is no item."""
     if any(counts.values()):
         yield from ("", "```mermaid", "pie showData")
@@ -74,10 +71,13 @@ class MarkdownTable:
             self._by_state[row.state].append(line)
             self._bytes[row.state] += len(line.encode()) + 1
 
-    def within(self, most: int) -> Iterator[str]:
-        """Return the lines of a table of at most `most` bytes."""
-        yield from _TABLE_HEAD
-        left, written = most - 500, 0  # the lines above, and the one that says how many are left out
+    def lines(self, head: Iterable[str], counts: Mapping[State, int], most: int) -> Iterator[str]:
+        """Return the lines of `head`, a chart of `counts` and the table: as many as `most` bytes hold in all."""
+        # Without the blank line, the line before would be a row of the table.
+        above = [*head, *_chart_lines(counts), "", *_TABLE_HEAD]
+        yield from above
+        # The last line says how many are left out.
+        left, written = most - sum(len(line.encode()) + 1 for line in above) - 100, 0
         for line in (line for lines in self._by_state.values() for line in lines):
             left -= len(line.encode()) + 1
             if left < 0:

@@ -18,7 +18,7 @@ from agentjobs_async import (
     WaitEnded,
     WaitStarted,
 )
-from agentjobs_async.batch import ActiveItem, JournalRow, State
+from agentjobs_async.batch import ActiveItem, BatchStats, JournalRow, State
 from agentjobs_async.cli._output.results import Change
 from agentjobs_async.cli.hooks import ItemChanges, JobChanges, OpenJobs, SilenceHook
 from tests.polled import REF
@@ -31,6 +31,9 @@ class OneActive:
     """A run with one active item."""
 
     row: JournalRow
+
+    def stats(self) -> BatchStats:
+        return BatchStats(0, 1, None, {}, stopped=False)
 
     def active(self) -> list[ActiveItem]:
         return [ActiveItem(self.row.key, State.ACTIVE, 0.0, REF, row=self.row)]

@@ -81,6 +81,11 @@ def test_items_by_a_filter(service: EmulatorThread, tasks: Path, db: str, capsys
     assert json.loads(capsys.readouterr().out) == {"items": 3, "states": {"planned": 2, "completed": 1}}
     for wrong in ([], ["k1", "--state", "failed"], ["k1", "--dry-run"], ["--state", "abandoned", "--dry-run"]):
         assert main(["retry", "--journal", db, *wrong]) == 2
+    service.inject("422 forever on=create")
+    assert run(tasks, db) == 1
+    capsys.readouterr()
+    assert main(["retry", db, "--state", "rejected", "--max-tries", "2", "--dry-run"]) == 0
+    assert capsys.readouterr() == ("", "0 items would be planned again.\n")
 
 
 @pytest.mark.parametrize("form", ["txt", "csv", "jsonl"])

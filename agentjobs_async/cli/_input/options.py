@@ -282,11 +282,10 @@ def journal_argument(words: str, example: str | None, *, exists: bool = True) ->
     return joined({"place": argument, "journal": journal_option(words, required=False)}, named)
 
 
-def journal_before_keys(words: str, example: str, keys: str) -> Callable[[Command], Command]:
+def journal_before_keys(example: str, keys: str) -> Callable[[Command], Command]:
     """Add `--journal` and arguments: keys, and before them the journal, unless the option or the environment names it.
 
     Args:
-        words: The help of `--journal`.
         example: A command with its journal, shown where none is given.
         keys: How the usage shows the keys.
     """
@@ -298,7 +297,8 @@ def journal_before_keys(words: str, example: str, keys: str) -> Callable[[Comman
         return {"journal": _existing(found[0]), "keys": found[1:]}
 
     argument = click.argument("given", metavar=f"[FILE|URL] {keys}", nargs=-1)
-    return joined({"given": argument, "journal": journal_option(words, required=False)}, named)
+    option = journal_option("The journal; if it is a file, no run may be using it.", required=False)
+    return joined({"given": argument, "journal": option}, named)
 
 
 def _existing(journal: str) -> str:

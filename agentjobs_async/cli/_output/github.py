@@ -10,7 +10,7 @@ from agentjobs_async.batch import JournalRow, State
 from agentjobs_async.cli._output.columns import in_words
 from agentjobs_async.cli._output.results import entry_of_row
 from agentjobs_async.cli._output.screen import Screen
-from agentjobs_async.report.markdown import MarkdownTable, chart_lines
+from agentjobs_async.report.markdown import MarkdownTable
 
 _MOST_ANNOTATIONS: Final = 10  # errors of one step: GitHub shows no more
 _MOST_BYTES: Final = 1_048_576  # of the summary of one step: GitHub drops a longer one
@@ -65,5 +65,4 @@ class StepSummary:
         """Return a summary in Markdown of at most `room` bytes; nothing where that is too little for any."""
         if room < _LEAST_ROOM:
             return ""
-        head = "\n".join(["### agentjobs", "", words, *chart_lines(counts), "", ""])
-        return head + "".join(f"{line}\n" for line in self._table.within(room - len(head.encode())))
+        return "".join(f"{line}\n" for line in self._table.lines(["### agentjobs", "", words], counts, room))

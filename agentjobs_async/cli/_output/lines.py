@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
 from agentjobs_async._text import shown_status
+from agentjobs_async.batch import JournalRow
 from agentjobs_async.cli._output.columns import in_words, shortened
 from agentjobs_async.cli._output.hints import ends_in
 from agentjobs_async.cli._output.outcomes import Outcome
@@ -14,6 +15,7 @@ from agentjobs_async.cli._output.results import (
     change_document,
     detail_of,
     entry_of_result,
+    entry_of_row,
     outcomes_in_words,
     result_document,
     summary_document,
@@ -26,7 +28,7 @@ _LEAST_PROMPT: Final = 24  # columns
 _ORDER: Final = {outcome: place for place, outcome in enumerate(Outcome)}
 
 
-class Report(Protocol):
+class Lines(Protocol):
     """Shows what happens to prompts, tasks or jobs."""
 
     @property
@@ -139,6 +141,15 @@ class JsonLines:
     def summary(self, outcomes: Mapping[Outcome, int], exit_code: int) -> None:
         """Write `summary`."""
         self._screen.json_lines([summary_document(outcomes, exit_code)])
+
+
+def show_rows(screen: Screen, rows: Sequence[JournalRow], *, header: bool) -> None:
+    """Write the table of some rows, if there are any; no key is cut where the output goes to another program."""
+    if rows:
+        lines = table_lines(
+            list(map(entry_of_row, rows)), screen.columns, header=header, is_cut=screen.width is not None
+        )
+        screen.lines(lines, wrap=False)
 
 
 def _write_end(screen: Screen, name: str, result: Result) -> None:

@@ -55,9 +55,9 @@ class Outcome(StrEnum):
         return self.replace("_", " ")
 
     @property
-    def is_open(self) -> bool:
+    def is_unfinished(self) -> bool:
         """Whether it is no end: it can be resumed, or has to be resolved."""
-        return self in _OPEN
+        return self in _UNFINISHED
 
 
 _OPTIONS: Final = {
@@ -74,7 +74,7 @@ _OPTIONS: Final = {
 }
 _SETTING: Final = re.compile("|".join(map(re.escape, _OPTIONS)))
 
-_OPEN: Final = frozenset({Outcome.UNKNOWN, Outcome.TIMED_OUT, Outcome.ACTIVE, Outcome.SENDING, Outcome.PLANNED})
+_UNFINISHED: Final = frozenset({Outcome.UNKNOWN, Outcome.TIMED_OUT, Outcome.ACTIVE, Outcome.SENDING, Outcome.PLANNED})
 
 
 def exit_code(outcomes: Collection[Outcome] = (), error: Exception | None = None) -> ExitCode:
@@ -90,7 +90,7 @@ def exit_code(outcomes: Collection[Outcome] = (), error: Exception | None = None
     if isinstance(error, InvalidInputError):
         return ExitCode.USAGE
     occurred = {*outcomes, *([] if error is None else [_outcome_of(error)])}
-    if occurred & _OPEN:
+    if occurred & _UNFINISHED:
         return ExitCode.UNFINISHED
     return ExitCode.FAILED if occurred - {Outcome.COMPLETED, Outcome.ABANDONED} else ExitCode.COMPLETED
 

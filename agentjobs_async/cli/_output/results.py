@@ -10,6 +10,7 @@ from agentjobs_async import AgentJob, CreateOutcomeUnknownError, Estimate, JobRe
 from agentjobs_async.cli._output.outcomes import Outcome, advice_of, reason_of
 from agentjobs_async.cli._output.tables import Entry
 from agentjobs_async.report.items import COLUMNS, document, time_text, without_error
+from agentjobs_async.report.texts import link_or_none
 
 if TYPE_CHECKING:
     from agentjobs_async.batch import BatchResult, JournalRow, State
@@ -81,9 +82,8 @@ def run_result(result: "BatchResult") -> Result:
     job, error, row = result.job, result.error, result.row
     is_refused = row is None and result.outcome == "rejected"
     outcome = Outcome.ACTIVE if result.outcome == "unfinished" else Outcome(result.outcome)
-    told = (
-        None if row is None or row.state.value != result.outcome.value else row.error
-    )  # the same, as every other output says it
+    is_recorded = row is not None and row.state.value == result.outcome.value
+    recorded = row.error if row is not None and is_recorded else None  # the same, as every other output says it
     is_told = isinstance(error, CreateOutcomeUnknownError | WaitTimeoutError)  # by the commands at the end
     return Result(
         None if row is None else row.number,
@@ -93,7 +93,7 @@ def run_result(result: "BatchResult") -> Result:
         result.ref,
         None if job is None else job.status,
         None if job is None else job.pr_link,
-        told or (None if error is None else reason_of(error)),
+        recorded or (None if error is None else reason_of(error)),
         "" if error is None or is_told else advice_of(error),
         row,
     )
@@ -185,7 +185,7 @@ def item_document(result: Result) -> Document:
         "key": result.key,
         "state": result.outcome.value,
         **_columns_of(result.ref),
-        "pr_link": result.pr_link,
+        "pr_link": link_or_none(result.pr_link),
         "error": result.error or without_error(result.outcome, None),
         "prompt": result.prompt,
     }

@@ -5,15 +5,18 @@ import os
 import resource
 import signal
 from collections import Counter
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from agentjobs_async import InvalidInputError
+from agentjobs_async import AgentJob, InvalidInputError
 from agentjobs_async.__main__ import main
+from agentjobs_async.batch import BatchResult, JournalRow, Outcome, State
 from agentjobs_async.cli._output.out import Out
-from agentjobs_async.report.items import COLUMNS
+from agentjobs_async.cli._output.results import item_document, run_result
+from agentjobs_async.report.items import COLUMNS, document
 from tests.cli.checks import Captured, unexpected
 from tests.cli.stage import Child, EmulatorThread
 
@@ -226,3 +229,12 @@ def test_errors_are_one_line(tmp_path: Path) -> None:
         Out.opened(str(tmp_path / "\x1b" / "x")),
     ):
         pass
+
+
+def test_links_are_those_of_every_file() -> None:
+    """A link that could end the quotes of a page's attribute is in no file, that of the results among them."""
+    link = "https://code.example/pull/1?title='x'"
+    row = JournalRow("k", "p", "docs", State.COMPLETED, "job-1", link, None, datetime.now(UTC), 1)
+    job = AgentJob("job-1", "docs", "completed", pr_link=link)
+    result = BatchResult(row.item, Outcome.COMPLETED, job, row=row)
+    assert item_document(run_result(result))["pr_link"] is document(row)["pr_link"] is None

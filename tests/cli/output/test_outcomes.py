@@ -42,7 +42,7 @@ def test_settled_after_its_time_was_up() -> None:
 
 def test_open_results() -> None:
     """A result is open if it can be resumed or has to be resolved."""
-    assert {outcome for outcome in Outcome if outcome.is_open} == {
+    assert {outcome for outcome in Outcome if outcome.is_unfinished} == {
         Outcome.PLANNED,
         Outcome.UNKNOWN,
         Outcome.TIMED_OUT,
