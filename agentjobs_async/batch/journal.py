@@ -4,14 +4,13 @@ import asyncio
 import json
 import os
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from types import TracebackType
 from typing import Final, Self, TextIO, overload
 
 from agentjobs_async import InvalidInputError, JobRef
 from agentjobs_async._validation import checked_bare_id, checked_count, checked_span
 from agentjobs_async.batch._planning import Planner, check, retry_row, retry_rows
-from agentjobs_async.batch._store.address import server_address
+from agentjobs_async.batch._store.address import checked_place
 from agentjobs_async.batch._store.entries import Entries
 from agentjobs_async.batch._store.opened import Opened
 from agentjobs_async.batch._store.rows import JournalRow, Rows
@@ -65,12 +64,11 @@ class Journal:
                 the rows that it was sending become unknown. Give all owners the same.
 
         Raises:
-            InvalidInputError: The URL is not one of PostgreSQL, or `owner_timeout` is not a finite number above 0.
+            InvalidInputError: `place` can be no path, the URL is not one of PostgreSQL, or `owner_timeout` is not a
+                finite number above 0.
         """
         checked_span("owner_timeout", owner_timeout)
-        text = os.fspath(place)
-        at = server_address(text) or Path(text)
-        return cls(Opened(at, read_only=read_only, clock=clock, owner_timeout=owner_timeout))
+        return cls(Opened(checked_place(place), read_only=read_only, clock=clock, owner_timeout=owner_timeout))
 
     @property
     def name(self) -> str:

@@ -832,3 +832,10 @@ async def test_a_copy_without_its_log(path: Path) -> None:
         copy.write_bytes(path.read_bytes())  # noqa: ASYNC240 - a test's own file
         async with Journal.open(copy, read_only=True) as looking:
             assert (await looking.counts())[State.PLANNED] > 2000
+
+
+@pytest.mark.parametrize("place", [1, None, True, b"run.db", "", "run\0.db", "\ud800"])
+def test_what_names_no_journal(place: Any) -> None:
+    """What can be no path is refused before anything is opened."""
+    with pytest.raises(InvalidInputError, match="journal"):
+        Journal.open(place)

@@ -1,7 +1,9 @@
 """The address of a journal on PostgreSQL, its secrets kept apart."""
 
+import os
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
 
 from attrs import field, frozen
@@ -42,7 +44,25 @@ class ServerAddress:
         ).render_as_string()
 
 
-def server_address(text: str) -> ServerAddress | None:
+def checked_place(place: object) -> ServerAddress | Path:
+    """Return where a journal is: the address of its server, or the path of its file.
+
+    Raises:
+        InvalidInputError: `place` is neither a path nor a URL of PostgreSQL, or no file can have this name.
+    """
+    text = os.fspath(place) if isinstance(place, str | os.PathLike) else None
+    if not isinstance(text, str):
+        raise InvalidInputError(f"a journal is named by a path or a URL, not by {type(place).__name__}")
+    try:
+        is_name = bool(text) and b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        is_name = False
+    if not is_name:
+        raise InvalidInputError("the path of a journal must not be empty, nor contain NUL or a lone surrogate")
+    return _server_address(text) or Path(text)
+
+
+def _server_address(text: str) -> ServerAddress | None:
     """Return the address when `text` is a URL, `None` when it is the path of a file.
 
     Raises:

@@ -12,7 +12,7 @@ from sqlalchemy import Column, Select, Table, delete, func, insert, select, text
 
 from agentjobs_async import InvalidInputError, JournalError
 from agentjobs_async.batch._store import statements
-from agentjobs_async.batch._store.address import server_address
+from agentjobs_async.batch._store.address import checked_place
 from agentjobs_async.batch._store.connections import AnyConnection
 from agentjobs_async.batch._store.entries import Entries
 from agentjobs_async.batch._store.opened import Opened
@@ -176,9 +176,14 @@ class _Moving:
 
 
 def _unopened(place: str | os.PathLike[str]) -> Opened:
-    text = os.fspath(place)
-    at = server_address(text) or Path(text).resolve()
-    return Opened(at, read_only=False, clock=None, owner_timeout=_OWNER_SECONDS, moving=True)
+    at = checked_place(place)
+    return Opened(
+        at.resolve() if isinstance(at, Path) else at,
+        read_only=False,
+        clock=None,
+        owner_timeout=_OWNER_SECONDS,
+        moving=True,
+    )
 
 
 @asynccontextmanager

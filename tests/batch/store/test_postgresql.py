@@ -12,7 +12,7 @@ from sqlalchemy.exc import OperationalError
 from agentjobs_async import InvalidInputError, JobRef, JournalError
 from agentjobs_async.batch import BatchItem, Journal, State
 from agentjobs_async.batch._store import postgresql as server
-from agentjobs_async.batch._store.address import server_address
+from agentjobs_async.batch._store.address import ServerAddress, checked_place
 from agentjobs_async.cli._output.hints import resume_command
 from tests.batch.stage import connected, items, rows_of
 from tests.postgresql import Server, execute
@@ -80,8 +80,8 @@ async def test_secrets_reach_the_server(laid_out: str, monkeypatch: pytest.Monke
 
 async def test_settings_of_the_address() -> None:
     """What an address says about connecting wins over our own settings."""
-    address = server_address("postgresql+psycopg://host/work?connect_timeout=3")
-    assert address is not None
+    address = checked_place("postgresql+psycopg://host/work?connect_timeout=3")
+    assert isinstance(address, ServerAddress)
     found = server.connect_arguments(address)
     assert (found["connect_timeout"], found["host"], found["dbname"]) == ("3", "host", "work")
 
