@@ -104,7 +104,7 @@ LINES = {
     "tracing": 269,
     "batch": 7404,
     "durable": 934,
-    "engines": 476,
+    "engines": 479,
     "web": 545,
     "report": 2248,
     "testing": 2347,

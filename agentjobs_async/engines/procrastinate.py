@@ -21,6 +21,7 @@ with extra_named("agentjobs_async.engines.procrastinate", "procrastinate"):
 
     from agentjobs_async.batch import BatchItem, BatchResult, BatchWorker, Journal, Refusals
     from agentjobs_async.batch._planning import Planner
+    from agentjobs_async.batch.limits import Kept
     from agentjobs_async.engines._connector import QueueConnector, error_text, queue_errors
     from agentjobs_async.engines._sweeping import QUEUE, TASK, Sweep, hand_out
 
@@ -89,8 +90,8 @@ async def run_worker(
     journal: Journal,
     *,
     chunks: int = 100,
-    max_sending: int = 10,
-    timeout: float | None = 1800.0,  # noqa: ASYNC109 - of each item, as in run_batch
+    max_sending: int | Kept = "kept",
+    timeout: float | Kept | None = "kept",  # noqa: ASYNC109 - of each item, as in run_batch
     stalled_after: float = 30.0,
     polling: float = 2.0,
     stop: asyncio.Event | None = None,
@@ -107,7 +108,9 @@ async def run_worker(
         journal: An open journal on PostgreSQL that is not read-only.
         chunks: The number of tasks of the queue that it works on at once; `submit` decides how many keys a task has.
         max_sending: The most creates under way at once, which is what the death of this worker can leave unknown.
+            "kept" takes what the journal keeps, else 10.
         timeout: Seconds for the create and the wait of an item together, in each run of it; `None` sets no limit.
+            "kept" takes what the journal keeps, else 1800.
         stalled_after: Seconds without a heartbeat after which the tasks of another worker are taken over.
         polling: Seconds between two looks for new tasks, in case a notification of the database was missed.
         stop: Stops the worker when it is set; `None` if only a cancellation stops it.

@@ -195,6 +195,18 @@ async def test_limits(journal: Journal, database: str) -> None:
     assert max(sum(at - 0.1 < start <= at for start in starts) for at in starts) <= 4
 
 
+async def test_limits_that_the_journal_keeps(journal: Journal, database: str) -> None:
+    """A worker that is given no limits has those of the journal: the creates under way at once, and an item's time."""
+    session = FakeSession(duration=FOREVER)
+    session.answers = {f"p{number}": [0.01] for number in range(4)}
+    results: list[BatchResult] = []
+    await journal.set_limits(FleetLimits(max_sending=1, timeout=0.1))
+    await submit(items(4), journal=journal)
+    await work(session, journal, lambda: _attempted_again(database), on_result=results.append)
+    assert session.most_under_way == 1
+    assert {result.outcome for result in results} == {"timed_out"}
+
+
 async def test_a_restarted_database(own_postgresql: Server, own_database: str) -> None:
     """A worker rides out restarts of the database: no agent is doubled, and all come to their ends."""
     session = FakeSession(duration=0.3)
