@@ -132,7 +132,7 @@ class BatchWorker:
         return await self.journal._entries.unended(keys)
 
     def stats(self) -> BatchStats:
-        """Return a snapshot."""
+        """Return a snapshot; all of it is 0 before the worker is open."""
         return BatchStats(0, 0, None, {}, stopped=False) if self._item_tasks is None else self._item_tasks.stats()
 
     def _gauges(self) -> BatchStats | None:
@@ -140,7 +140,7 @@ class BatchWorker:
         return None if self._item_tasks is None else self._item_tasks.gauges()
 
     def active(self) -> list[ActiveItem]:
-        """Return the items under way, the oldest first."""
+        """Return the items under way, the oldest first; none before the worker is open."""
         return [] if self._item_tasks is None else self._item_tasks.active()
 
     @property
