@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from sqlalchemy import Connection
+from sqlalchemy import Connection, select
 
 from agentjobs_async import (
     AgentJob,
@@ -32,6 +32,8 @@ from agentjobs_async import (
 from agentjobs_async._polling.pace import PollLimits
 from agentjobs_async.batch import BatchItem, BatchResult, Journal, JournalRow, State, run_batch
 from agentjobs_async.batch._store.connections import AnyConnection
+from agentjobs_async.batch._store.entries import Entries
+from agentjobs_async.batch._store.schema import ENTRIES
 from agentjobs_async.errors import NotSentReason
 
 FOREVER = 1e9
@@ -88,6 +90,12 @@ def unknown() -> AgentJobsError:
 
 async def state_of(journal: Journal, key: str) -> State:
     return (await journal._entries.get_many([key]))[key].state
+
+
+async def claim_of(entries: Entries, key: str) -> str:
+    """Return the claim under which a row was sent last; an empty text if it has none."""
+    claims = await entries._database.read(select(ENTRIES.c.claim).where(ENTRIES.c.key == key))
+    return claims[0][0] or ""
 
 
 def with_outcome(error: AgentJobsError, outcome: CreateOutcome) -> AgentJobsError:

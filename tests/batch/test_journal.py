@@ -23,7 +23,7 @@ from agentjobs_async.batch import BatchItem, Journal, State, Where
 from agentjobs_async.batch._monitoring import workers_of
 from agentjobs_async.batch._store.entries import Seen
 from agentjobs_async.batch._store.schema import APPLICATION, ENTRIES
-from tests.batch.stage import connected, items, rows_of, set_pragma, states
+from tests.batch.stage import claim_of, connected, items, rows_of, set_pragma, states
 from tests.cli.stage import Child
 from tests.contract.children import ROOT, environment
 from tests.until import PATIENCE_SECONDS
@@ -100,7 +100,7 @@ async def test_resolve(journal: Journal) -> None:
     await journal.add(items(4))
     await sending(journal, "k0", "k1", "k2")
     for key in ("k0", "k1"):
-        await journal._entries.mark_unknown(key, ValueError("broke"))
+        await journal._entries.mark_unknown(key, ValueError("broke"), claim=await claim_of(journal._entries, key))
     await journal.resolve("k0", job_id="job_9")
     await journal.resolve("k1", send_again=True)
     assert states([row async for row in journal.rows()]) == {
@@ -112,7 +112,7 @@ async def test_resolve(journal: Journal) -> None:
     for key, words in {"k0": "active", "k2": "sending", "k3": "planned", "k4": "no item"}.items():
         with pytest.raises(InvalidInputError, match=words):
             await journal.resolve(key, send_again=True)
-    await journal._entries.mark_unknown("k2", ValueError("broke"))
+    await journal._entries.mark_unknown("k2", ValueError("broke"), claim=await claim_of(journal._entries, "k2"))
     await journal.resolve("k2", job_id=JobRef("web", "a/job_8"))
     row = (await journal.rows(State.ACTIVE))[1]
     assert (row.project_id, row.job_id) == ("web", "a/job_8")
@@ -127,7 +127,7 @@ async def test_a_wrong_id_is_corrected(journal: Journal) -> None:
     entries = journal._entries
     await journal.add(items(2))
     await sending(journal, "k0", "k1")
-    await entries.mark_unknown("k0", ValueError("broke"))
+    await entries.mark_unknown("k0", ValueError("broke"), claim=await claim_of(entries, "k0"))
     await entries.mark_created("k1", JobRef("docs", "its own"))
     wrong, right = JobRef("docs", "wrong"), JobRef("web", "right")
     for ref in (wrong, right):
@@ -149,7 +149,7 @@ async def let_refuse(journal: Journal, *keys: str) -> None:
     """Let the server refuse the creates of planned rows."""
     await sending(journal, *keys)
     for key in keys:
-        await journal._entries.mark_rejected(key, ValueError("no"))
+        await journal._entries.mark_rejected(key, ValueError("no"), claim=await claim_of(journal._entries, key))
 
 
 async def test_retry(journal: Journal) -> None:
@@ -159,14 +159,14 @@ async def test_retry(journal: Journal) -> None:
     """
     await journal.add([BatchItem("a", "x", "web", {"row": 1}), BatchItem("b", "x")])
     await sending(journal, "a")
-    await journal._entries.mark_rejected("a", ValueError("no"))
+    await journal._entries.mark_rejected("a", ValueError("no"), claim=await claim_of(journal._entries, "a"))
     assert await journal.retry("a") == "a#2"
     with pytest.raises(InvalidInputError, match="tried again before, as a#2"):
         await journal.retry("a")
     with pytest.raises(InvalidInputError, match="b is planned"):
         await journal.retry("b")
     await sending(journal, "a#2")
-    await journal._entries.mark_rejected("a#2", ValueError("no"))
+    await journal._entries.mark_rejected("a#2", ValueError("no"), claim=await claim_of(journal._entries, "a#2"))
     assert await journal.retry("a#2") == "a#3"
     rows = {row.key: row async for row in journal.rows(all_tries=True)}
     assert (rows["a"].state, rows["a#3"].prompt, rows["a#3"].project_id) == ("rejected", "x", "web")
@@ -177,7 +177,7 @@ async def test_retry(journal: Journal) -> None:
         ("a", 3, None, {"row": 1}),
     ]
     await sending(journal, "a#3")
-    await journal._entries.mark_unknown("a#3", ValueError("broke"))
+    await journal._entries.mark_unknown("a#3", ValueError("broke"), claim=await claim_of(journal._entries, "a#3"))
     await journal.resolve("a#3", send_again=True)
     row = (await journal._entries.get_many(["a#3"]))["a#3"]
     assert (row.tries, row.sent_at, row.planned_at is None) == (4, None, False)
@@ -236,7 +236,7 @@ async def test_abandon(journal: Journal) -> None:
     await journal._entries.mark_created("k0", JobRef("docs", "job_0"))
     await journal._entries.record_error("k0", ValueError("an odd status"))
     for key in ("k1", "k3"):
-        await journal._entries.mark_unknown(key, ValueError("broke"))
+        await journal._entries.mark_unknown(key, ValueError("broke"), claim=await claim_of(journal._entries, key))
     await journal._entries.mark_created("k3", JobRef("docs", "job_3"))
     for key in ("k0", "k1", "k3"):
         await journal.abandon(key)

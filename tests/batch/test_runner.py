@@ -28,6 +28,7 @@ from agentjobs_async.batch._store.entries import Entries
 from tests.batch.stage import (
     FOREVER,
     FakeSession,
+    claim_of,
     failing,
     gateway_refusal,
     hang,
@@ -453,7 +454,9 @@ async def test_an_id_whose_row_was_abandoned(file_journal: Journal) -> None:
     session.answers = {"p0": [5.0]}
     running = asyncio.create_task(run(session, items(2), file_journal))
     await session.creates(2)
-    await file_journal._entries.mark_unknown("k0", ValueError("its owner counted as dead"))
+    await file_journal._entries.mark_unknown(
+        "k0", ValueError("its owner counted as dead"), claim=await claim_of(file_journal._entries, "k0")
+    )
     await file_journal.abandon("k0")
     results = {result.item.key: result for result in await running}
     assert outcomes(results.values()) == {"k0": "abandoned", "k1": "completed"}

@@ -7,7 +7,7 @@ import pytest
 
 from agentjobs_async import AgentJob, AgentJobsError, InvalidInputError, JobRef
 from agentjobs_async.batch import BatchItem, Journal, State, Where
-from tests.batch.stage import FakeSession, items, rejected, run, set_clock
+from tests.batch.stage import FakeSession, claim_of, items, rejected, run, set_clock
 
 NOW = 1_000_000.0
 
@@ -30,7 +30,9 @@ async def filled(journal: Journal) -> Journal:
             continue
         await entries.claim(item.key)
         if item.key == "refused":
-            await entries.mark_rejected(item.key, AgentJobsError("the Server was busy"))
+            await entries.mark_rejected(
+                item.key, AgentJobsError("the Server was busy"), claim=await claim_of(entries, item.key)
+            )
             continue
         await entries.mark_created(item.key, JobRef(item.project_id or "", item.key))
         await entries.mark_ended(item.key, AgentJob(item.key, "docs", ends[item.key]))

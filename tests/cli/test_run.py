@@ -17,6 +17,7 @@ from agentjobs_async.batch._store.entries import Entries
 from agentjobs_async.batch._store.file_lock import FileLock
 from agentjobs_async.cli.run import _planned
 from agentjobs_async.report.items import COLUMNS
+from tests.batch.stage import claim_of
 from tests.cli.checks import Captured, plan, run, screen
 from tests.cli.stage import Child, EmulatorThread, endless_planning, lasting_emulator, without_power
 
@@ -268,7 +269,9 @@ def test_many_unknown(service: EmulatorThread, db: str, capsys: Captured) -> Non
         async with Journal.open(db) as journal:
             for number in range(25):
                 await journal._entries.claim(f"-{number}")
-                await journal._entries.mark_unknown(f"-{number}", OSError("broke"))
+                await journal._entries.mark_unknown(
+                    f"-{number}", OSError("broke"), claim=await claim_of(journal._entries, f"-{number}")
+                )
 
     asyncio.run(begin())
     with Child("resume", db, "--max-active", "2", env=service.environment) as child:

@@ -6,6 +6,7 @@ import pytest
 from agentjobs_async.__main__ import main
 from agentjobs_async.batch import BatchItem, Journal
 from agentjobs_async.batch._store.file_lock import FileLock
+from tests.batch.stage import claim_of
 from tests.cli.checks import Captured
 from tests.cli.stage import Child, EmulatorThread
 
@@ -50,7 +51,9 @@ def test_a_file_that_was_left(tmp_path: Path) -> None:
         async with Journal.open(journal) as opened:
             await opened.add([BatchItem("1", "p", "docs"), BatchItem("2", "p", "docs")])
             assert isinstance(await opened._entries.claim("2", "docs"), str)
-            assert await opened._entries.mark_unknown("2", OSError("no answer"))
+            assert await opened._entries.mark_unknown(
+                "2", OSError("no answer"), claim=await claim_of(opened._entries, "2")
+            )
             await opened.abandon("2")
 
     asyncio.run(plan())

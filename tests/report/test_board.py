@@ -22,6 +22,7 @@ from agentjobs_async.batch import BatchItem, Journal, State, move_journal
 from agentjobs_async.report import board
 from agentjobs_async.report.live.feed import ChangeFeed
 from agentjobs_async.report.serving import running
+from tests.batch.stage import claim_of
 from tests.report.served import Served, Stream, served, status_of
 from tests.report.stage import OUTCOMES, rows_of, run_some
 
@@ -480,7 +481,9 @@ async def test_workers(database: str) -> None:
             await worker.add([BatchItem("late", "Document it", "docs")])
             assert (await stream.block())["key"]["text"] == ["late"]
             assert isinstance(await worker._entries.claim("late", "docs"), str)
-            assert await worker._entries.mark_unknown("late", OSError("no answer"))
+            assert await worker._entries.mark_unknown(
+                "late", OSError("no answer"), claim=await claim_of(worker._entries, "late")
+            )
             assert (await page.act("send_again", 2, state="unknown"))[1]["done"] == 1
 
 

@@ -178,23 +178,23 @@ class ItemCreate:
             return Ended(None) if claimed is None else None
         self.item.claim = claimed
         if not self._may_go(permit):
-            await self._plan_again(None)
+            await self._plan_again(claimed, None)
             return None
         if lease is not None and not lease.holds():
-            await self._plan_late()
+            await self._plan_late(claimed)
             return None
         answer = await self._create(permit)
         if isinstance(answer, AgentJob):
             return await self._record_job(answer)
-        return await self._record_failure(answer)
+        return await self._record_failure(claimed, answer)
 
     def _may_go(self, permit: Permit) -> bool:
         return permit.is_current and self.item.phase is Phase.RUNNING
 
-    async def _plan_late(self) -> None:
+    async def _plan_late(self, claim: str) -> None:
         """Release a claim whose owner may have been taken for dead since it was asked for; it is asked for anew."""
         _logger.warning("%r was claimed too late to be sent; the journal answers slowly", self.item.row.key)
-        await self._plan_again(None)
+        await self._plan_again(claim, None)
         self._defer(_LATE)
 
     def _defer(self, room: NoRoom) -> None:
@@ -265,23 +265,23 @@ class ItemCreate:
             raise JournalError("journal: another owner changed the row meanwhile", "locked")
         self.item.row = row
 
-    async def _record_failure(self, error: Exception) -> Ended | None:
+    async def _record_failure(self, claim: str, error: Exception) -> Ended | None:
         """Record a create that gave no job, and decide whether it is sent again."""
         entries = self.item.context.entries
         match classify(error):
             case Failure.UNKNOWN:
-                await self._keep(await entries.mark_unknown(self.item.key, error, claim=self.item.claim))
+                await self._keep(await entries.mark_unknown(self.item.key, error, claim=claim))
                 self.item.set_state(State.UNKNOWN)
                 return self._end(Outcome.UNKNOWN, error)
             case Failure.REJECTED:
-                await self._keep(await entries.mark_rejected(self.item.key, error, claim=self.item.claim))
+                await self._keep(await entries.mark_rejected(self.item.key, error, claim=claim))
                 self.item.set_state(State.REJECTED)
                 return self._end(Outcome.REJECTED, error)
             case Failure.WITHHELD:
-                await self._plan_late()
+                await self._plan_late(claim)
                 return None
             case failure:
-                await self._plan_again(error)
+                await self._plan_again(claim, error)
                 return await self._postpone(failure, error)
 
     async def _postpone(self, failure: Failure, error: Exception) -> Ended | None:
@@ -302,9 +302,8 @@ class ItemCreate:
                 self.item.spent_seconds += pause
                 return None if self.item.left_seconds > 0 else self._end(Outcome.TIMED_OUT, error)
 
-    async def _plan_again(self, error: Exception | None) -> None:
-        entries = self.item.context.entries
-        await self._keep(await entries.release_claim(self.item.key, error, claim=self.item.claim))
+    async def _plan_again(self, claim: str, error: Exception | None) -> None:
+        await self._keep(await self.item.context.entries.release_claim(self.item.key, error, claim=claim))
         self.item.set_state(State.PLANNED)
 
     async def _keep(self, row: JournalRow | None) -> None:

@@ -227,19 +227,16 @@ class Entries(Reader):
         self._unanswered = {claim: found for claim, found in self._unanswered.items() if found[1] >= oldest}
         return tuple(taken)
 
-    async def release_claim(self, key: str, error: Exception | None, *, claim: str | None = None) -> JournalRow | None:
+    async def release_claim(self, key: str, error: Exception | None, *, claim: str) -> JournalRow | None:
         """Release a claim: nothing was sent, or the server did nothing about it. Return the row if this moved it.
 
         Args:
             key: The row's key.
             error: Why; `None` where nothing went wrong.
-            claim: The claim. It is released even where the row has become unknown meanwhile; a row that another owner
-                has claimed since stays as it is. `None` releases any claim of this owner, of a row that is sending.
+            claim: The claim. It is also released where the row has become unknown meanwhile.
         """
-        origin = State.SENDING if claim is None else None
         text = None if error is None else self._text(error)
-        unsent = {"sent_at": None, "claimed_at": None}
-        return await self._move_mine(key, State.PLANNED, claim, origin=origin, error=text, **unsent)
+        return await self._move(key, State.PLANNED, claim=claim, error=text, sent_at=None, claimed_at=None)
 
     async def mark_created(self, key: str, ref: JobRef, traceparent: str | None = None) -> JournalRow | None:
         """Record a job's id, and the span that created it, even where the row has become unknown meanwhile.
@@ -271,20 +268,14 @@ class Entries(Reader):
         values = {"pr_link": job.pr_link and self._mask(job.pr_link), "error": None, **_polls(polls)}
         return await self._move(key, State(job.status), ("seen_at",), of_job=job.id, **values)
 
-    async def mark_rejected(self, key: str, error: Exception, *, claim: str | None = None) -> JournalRow | None:
-        """Record that the service refused a create: of `claim`, or of any claim of this owner.
+    async def mark_rejected(self, key: str, error: Exception, *, claim: str) -> JournalRow | None:
+        """Record that the service refused the create of `claim`. Return the row if this moved it."""
+        values: dict[str, Any] = {"error": self._text(error), "refusal": refusal_text(error, self._mask)}
+        return await self._move(key, State.REJECTED, claim=claim, sent_at=self._clock(), **values)
 
-        Return the row if this moved it.
-        """
-        values = {"error": self._text(error), "refusal": refusal_text(error, self._mask)}
-        return await self._move_mine(key, State.REJECTED, claim, sent_at=self._clock(), **values)
-
-    async def mark_unknown(self, key: str, error: Exception, *, claim: str | None = None) -> JournalRow | None:
-        """Record that a create may have started an agent: of `claim`, or of any claim of this owner.
-
-        Return the row if this moved it.
-        """
-        return await self._move_mine(key, State.UNKNOWN, claim, sent_at=self._clock(), error=self._text(error))
+    async def mark_unknown(self, key: str, error: Exception, *, claim: str) -> JournalRow | None:
+        """Record that the create of `claim` may have started an agent. Return the row if this moved it."""
+        return await self._move(key, State.UNKNOWN, claim=claim, sent_at=self._clock(), error=self._text(error))
 
     async def record_error(
         self, key: str, error: Exception, polls: int | None = None, *, of_job: str | None = None
@@ -400,10 +391,6 @@ class Entries(Reader):
         """Wait for all queued writes, including those whose callers were cancelled, and take claims back."""
         await self._database.flush()
         await self.take_back()
-
-    async def _move_mine(self, key: str, target: State, claim: str | None, **values: Any) -> JournalRow | None:
-        """Move a row with the claim `claim`, or any claim of this owner: another owner's row stays as it is."""
-        return await self._move(key, target, **values, **({"owner": self.owner} if claim is None else {"claim": claim}))
 
     async def _move(self, key: str, target: State, times: Sequence[str] = (), **values: Any) -> JournalRow | None:
         """Move a row, set these columns, and that of its end, to the present time, and return it as it is then."""

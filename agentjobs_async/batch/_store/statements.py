@@ -89,7 +89,6 @@ def move(
     *,
     origin: State | None = None,
     claim: str | None = None,
-    owner: str | None = None,
     of_job: str | None = None,
     **values: Any,
 ) -> tuple[ReturningUpdate[Any], dict[str, Any]]:
@@ -102,19 +101,18 @@ def move(
         target: The new state.
         origin: The state that the row has to be in; `None` for every state from which a row may come to `target`.
         claim: The claim that the row must have; `None` for any.
-        owner: The owner that has to have claimed the row last; `None` for any.
         of_job: The job that the row has to have; `None` for any. A resolution may have corrected it meanwhile.
         values: The other columns that change.
 
     Raises:
         ValueError: No row may ever go from `origin` to `target`.
     """
-    wanted = {"claim": claim, "owner": owner, "job_id": of_job}
-    borne = {name: value for name, value in wanted.items() if value is not None}
+    wanted = {"claim": claim, "job_id": of_job}
+    required = {name: value for name, value in wanted.items() if value is not None}
     timed = {name: value for name, value in values.items() if isinstance(value, ColumnElement)}  # by a server's clock
     plain = {name: value for name, value in values.items() if name not in timed}
-    moving = _moving(target, origin, tuple(borne), tuple(plain), tuple(timed.items()))
-    parameters = {f"its_{name}": value for name, value in {"key": key, **borne}.items()}
+    moving = _moving(target, origin, tuple(required), tuple(plain), tuple(timed.items()))
+    parameters = {f"its_{name}": value for name, value in {"key": key, **required}.items()}
     parameters |= {f"new_{name}": value for name, value in plain.items()}
     return moving, parameters
 
@@ -123,7 +121,7 @@ def move(
 def _moving(
     target: State,
     origin: State | None,
-    borne: tuple[str, ...],
+    required: tuple[str, ...],
     changed: tuple[str, ...],
     timed: tuple[tuple[str, ColumnElement[Any]], ...],
 ) -> ReturningUpdate[Any]:
@@ -136,7 +134,7 @@ def _moving(
     # No index has this, so that the row is found by its key: to old statistics, the index of states may look as good.
     state = _ROW.state.concat(literal_column("''"))
     moving = update(ENTRIES).where(state.in_([literal_column(f"'{origin}'") for origin in sorted(allowed)]))
-    moving = moving.where(*(_ROW[name] == bindparam(f"its_{name}") for name in ("key", *borne)))
+    moving = moving.where(*(_ROW[name] == bindparam(f"its_{name}") for name in ("key", *required)))
     new = {name: bindparam(f"new_{name}", type_=_ROW[name].type) for name in changed}
     return moving.values(state=literal_column(f"'{target}'"), **new, **dict(timed)).returning(*SHOWN)
 

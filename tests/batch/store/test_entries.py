@@ -14,7 +14,7 @@ from agentjobs_async.batch._run.feed import PlannedRows, earlier
 from agentjobs_async.batch._store import statements
 from agentjobs_async.batch._store.schema import ENTRIES
 from agentjobs_async.batch.states import MOVES
-from tests.batch.stage import FakeSession, items, run, set_clock, state_of
+from tests.batch.stage import FakeSession, claim_of, items, run, set_clock, state_of
 from tests.polled import REF
 
 WHY = AgentJobsError("because")
@@ -37,12 +37,12 @@ async def move(journal: Journal, key: str, target: State) -> bool:
         return isinstance(await entries.claim(key), str)
     if target in {State.COMPLETED, State.FAILED, State.ARCHIVED}:
         return await entries.mark_ended(key, AgentJob("job_1", "docs", str(target))) is not None
-    row = (await entries.get_many([key]))[key]
+    row, claim = (await entries.get_many([key]))[key], await claim_of(entries, key)
     moves: dict[State, Callable[[], Awaitable[object]]] = {
-        State.PLANNED: lambda: entries.release_claim(key, WHY),
+        State.PLANNED: lambda: entries.release_claim(key, WHY, claim=claim),
         State.ACTIVE: lambda: entries.mark_created(key, REF),
-        State.REJECTED: lambda: entries.mark_rejected(key, WHY),
-        State.UNKNOWN: lambda: entries.mark_unknown(key, WHY),
+        State.REJECTED: lambda: entries.mark_rejected(key, WHY, claim=claim),
+        State.UNKNOWN: lambda: entries.mark_unknown(key, WHY, claim=claim),
         State.ABANDONED: lambda: entries.abandon(row),
     }
     return bool(await moves[target]())
@@ -57,9 +57,7 @@ async def test_every_pair_of_states(journal: Journal) -> None:
         key = f"{origin}-{target}"
         made = [await move(journal, key, step) for step in PATHS[origin]]
         before = (await journal._entries.get_many([key]))[key]
-        # What is unknown is planned again by `resolve` only.
-        settled = origin is State.UNKNOWN and target is State.PLANNED
-        allowed = target in MOVES[origin] and not settled
+        allowed = target in MOVES[origin]
         made.append(await move(journal, key, target) is allowed)
         after = (await journal._entries.get_many([key]))[key]
         return all(made) and after.state is (target if allowed else origin) and (allowed or after == before)
@@ -78,8 +76,8 @@ async def test_no_key_in_a_row(journal: Journal) -> None:
         await entries.claim(key)
         if key not in {"k0", "k1"}:
             await entries.mark_created(key, REF)
-    await entries.mark_unknown("k0", quoting[0])
-    await entries.mark_rejected("k1", quoting[1])
+    await entries.mark_unknown("k0", quoting[0], claim=await claim_of(entries, "k0"))
+    await entries.mark_rejected("k1", quoting[1], claim=await claim_of(entries, "k1"))
     await entries.record_error("k2", quoting[0])
     await entries.mark_gone("k3", quoting[2], 1, of_job=REF.job_id)
     await entries.mark_ended("k4", AgentJob("job_1", "docs", "completed", pr_link="https://x.example/s3cret"))
@@ -142,14 +140,14 @@ async def test_planned_rows_that_get_a_project(journal: Journal) -> None:
     entries, found = journal._entries, []
     await journal.add([BatchItem("1", "x"), BatchItem("2", "y")])
     assert await entries.claim("1", "docs")
-    assert await entries.release_claim("1", WHY)
+    assert await entries.release_claim("1", WHY, claim=await claim_of(entries, "1"))
     planned = PlannedRows(entries, "docs", set())
     await planned.open(await entries.last_number())
     while planned:
         if (row := await planned.next(lambda _: True)) is not None:
             found.append(row.key)
             assert await entries.claim(row.key, "docs")
-            assert await entries.release_claim(row.key, WHY)
+            assert await entries.release_claim(row.key, WHY, claim=await claim_of(entries, row.key))
     assert found == ["1", "2"]
 
 
@@ -366,7 +364,7 @@ async def test_a_claim_that_its_sender_left(journal: Journal) -> None:
     entries = journal._entries
     await journal.add(items(3))
     left, recorded, _ = [str(await entries.claim(key)) for key in ("k0", "k1", "k2")]
-    assert await entries.mark_rejected("k1", WHY)
+    assert await entries.mark_rejected("k1", WHY, claim=await claim_of(entries, "k1"))
     for key, claim in (("k0", left), ("k1", recorded), ("k2", left)):
         entries.leave_claim(key, claim)
     await entries.take_back()
@@ -396,6 +394,6 @@ async def test_rows_of_another_owner(laid_out: str) -> None:
     async with Journal.open(laid_out) as one, Journal.open(laid_out) as two:
         await one.add(items(1))
         assert await move(one, "k0", State.SENDING)
-        for target in (State.UNKNOWN, State.REJECTED, State.PLANNED):
-            assert not await move(two, "k0", target)
+        for record in (two._entries.mark_unknown, two._entries.mark_rejected, two._entries.release_claim):
+            assert not await record("k0", WHY, claim="of another create")
         assert await state_of(one, "k0") is State.SENDING

@@ -10,7 +10,7 @@ import pytest
 from agentjobs_async import AgentJob, AgentJobsError
 from agentjobs_async.batch import BatchItem, Journal, JournalRow
 from agentjobs_async.testing import Emulator, JobScript
-from tests.batch.stage import items, run, set_clock
+from tests.batch.stage import claim_of, items, run, set_clock
 from tests.polled import REF
 
 WHY = AgentJobsError("because")
@@ -56,9 +56,9 @@ async def test_what_did_not_happen(journal: Journal) -> None:
         assert isinstance(claim, str)
         if key == "k3":
             entries._unanswered[claim] = (key, asyncio.get_running_loop().time())
-    await entries.release_claim("k0", WHY)
-    await entries.mark_rejected("k1", WHY)
-    await entries.mark_unknown("k2", WHY)
+    await entries.release_claim("k0", WHY, claim=await claim_of(entries, "k0"))
+    await entries.mark_rejected("k1", WHY, claim=await claim_of(entries, "k1"))
+    await entries.mark_unknown("k2", WHY, claim=await claim_of(entries, "k2"))
     assert await entries.take_back() == ("k3",)
     rows = {row.key: row for row in await journal.rows()}
     assert {key: row.sent_at is None for key, row in rows.items()} == {"k0": True, "k1": False, "k2": False, "k3": True}
@@ -73,7 +73,7 @@ async def test_resolved_rows(journal: Journal) -> None:
     await journal.add(items(1))
     set_clock(journal, 2000)
     await entries.claim("k0")
-    await entries.mark_unknown("k0", WHY)
+    await entries.mark_unknown("k0", WHY, claim=await claim_of(entries, "k0"))
     set_clock(journal, 3000)
     await journal.resolve("k0", job_id="job_1")
     row = await row_of(journal)

@@ -10,7 +10,7 @@ from sqlalchemy import make_url
 from agentjobs_async import AgentJob, InvalidInputError, JobRef
 from agentjobs_async.batch import FleetLimits, Journal, Rate, State, run_batch
 from agentjobs_async.batch._store.entries import NoRoom
-from tests.batch.stage import FakeSession, connected, items, outcomes, run, unknown
+from tests.batch.stage import FakeSession, claim_of, connected, items, outcomes, run, unknown
 from tests.postgresql import execute
 
 
@@ -85,7 +85,7 @@ async def test_a_rate_of_each_project(laid_out: str) -> None:
         assert await entries.claim("k1", "docs") == NoRoom(0.5, "docs")
         assert isinstance(await entries.claim("k1", "web"), str)
         await entries.mark_created("k1", JobRef("web", "job_1"))
-        await entries.mark_unknown("k0", ValueError("broke"))
+        await entries.mark_unknown("k0", ValueError("broke"), claim=await claim_of(entries, "k0"))
         await journal.resolve("k0", send_again=True)
         await journal.set_limits(FleetLimits(create_rate=Rate(2, per=1000)))
         assert isinstance(await entries.claim("k0", "docs"), str)
@@ -120,7 +120,7 @@ async def test_a_wrong_clock(laid_out: str) -> None:
     async with owners(laid_out, 1, create_rate=Rate(1, per=1000), max_active=2) as (journal,):
         await journal._entries.pause(100, "docs")
         assert isinstance(await journal._entries.claim("k0", "web"), str)
-        await journal._entries.mark_unknown("k0", ValueError("broke"))
+        await journal._entries.mark_unknown("k0", ValueError("broke"), claim=await claim_of(journal._entries, "k0"))
         execute(laid_out, "UPDATE agentjobs_pauses SET set_at = set_at + 90000, until = until + 90000")
         execute(laid_out, "UPDATE agentjobs_entries SET sent_at = sent_at + 90000, updated_at = updated_at + 90000")
         for key, project in (("k1", "docs"), ("k2", "web")):
@@ -203,7 +203,9 @@ async def test_the_unknown_count(laid_out: str) -> None:
     """What is unknown counts as active, as long as the limits say."""
     async with owners(laid_out, 1, max_active=1, unknown_for=60.0) as journals:
         (key,) = await claim_all(journals)
-        await journals[0]._entries.mark_unknown(key, ValueError("broke"))
+        await journals[0]._entries.mark_unknown(
+            key, ValueError("broke"), claim=await claim_of(journals[0]._entries, key)
+        )
         assert await claim_all(journals) == []
         execute(laid_out, "UPDATE agentjobs_entries SET updated_at = updated_at - 61 WHERE state = 'unknown'")
         assert len(await claim_all(journals)) == 1
@@ -218,7 +220,7 @@ async def test_the_unknown_of_another_project(laid_out: str) -> None:
         for number in range(5):
             assert isinstance(await entries.claim(f"k{number}", "bad"), str)
         for number in range(5):
-            await entries.mark_unknown(f"k{number}", ValueError("broke"))
+            await entries.mark_unknown(f"k{number}", ValueError("broke"), claim=await claim_of(entries, f"k{number}"))
         assert await entries.claim("k5", "bad") == NoRoom(0.5, "bad")
         assert [isinstance(await entries.claim(f"k{number}", "good"), str) for number in (6, 7, 8)] == [True] * 3
         assert await entries.claim("k9", "good") == NoRoom(0.5)
@@ -232,7 +234,7 @@ async def test_a_limit_of_one(laid_out: str) -> None:
     async with owners(laid_out, 1, max_active=1, unknown_for=None) as (journal,):
         entries = journal._entries
         assert isinstance(await entries.claim("k0", "bad"), str)
-        await entries.mark_unknown("k0", ValueError("broke"))
+        await entries.mark_unknown("k0", ValueError("broke"), claim=await claim_of(entries, "k0"))
         assert await entries.claim("k1", "bad") == NoRoom(0.5, "bad")
         assert isinstance(await entries.claim("k2", "good"), str)
 
