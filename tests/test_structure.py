@@ -102,7 +102,7 @@ LINES = {
     "_http": 1900,
     "_polling": 3409,
     "tracing": 269,
-    "batch": 7388,
+    "batch": 7372,
     "durable": 934,
     "engines": 479,
     "web": 545,

@@ -169,7 +169,8 @@ class ItemCreate:
         # While the state is `sending`, nothing but `Phase.CUT` cancels this item: its answer would be lost.
         self.item.set_state(State.SENDING)
         self.item.claim = None  # an earlier one says nothing about what is asked for now
-        lease = self._lease = self.item.context.entries.lease()
+        heartbeat = self.item.context.opened.heartbeat
+        lease = self._lease = None if heartbeat is None else Lease(heartbeat)
         claimed = await self.item.context.entries.claim(self.item.row.key, self.item.project_id)
         if isinstance(claimed, NoRoom):
             self._defer(claimed)

@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from socket import gethostname
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from uuid import uuid4
 
 from attrs import frozen
@@ -49,9 +49,6 @@ from agentjobs_async.batch._store.writer import Database
 from agentjobs_async.batch.items import BatchItem, context_text
 from agentjobs_async.batch.limits import FleetLimits
 from agentjobs_async.batch.states import MOVES, RETRIED_BY_KEY, State, origins
-
-if TYPE_CHECKING:  # it imports this module
-    from agentjobs_async.batch._store.heartbeat import Heartbeat, Lease
 
 _ROW: Final = ENTRIES.c
 _LONGEST_ERROR_BYTES: Final = 2_000  # enough for its reason; 100,000 rows may have one
@@ -101,13 +98,11 @@ class Entries(Reader):
 
     Attributes:
         owner: Who claims rows by these calls.
-        heartbeat: Shows other owners that this one is alive; `None` where there can be no others.
     """
 
     def __init__(self, database: Database, clock: Callable[[], Moment], lock: FileLock | None = None) -> None:
         super().__init__(database, clock)
         self.owner: str = f"{gethostname()}:{os.getpid()}:{uuid4().hex}"  # the last part alone is unique
-        self.heartbeat: Heartbeat | None = None
         self._lock = lock
         self._mask: Callable[[str], str] = str
         # Claims without an answer: which key each is of, and the loop time at which that was noticed.
@@ -161,13 +156,6 @@ class Entries(Reader):
         await self._database.write(planning.on_conflict_do_nothing(), marking)
         rows = await self.get_many(list(keys))
         return [new for key, new in keys.items() if key in rows and rows[key].retried_as == new]
-
-    def lease(self) -> "Lease | None":
-        """Start, before a claim is asked for, the time within which it may be sent.
-
-        Return `None` where no other owner can take the claim away.
-        """
-        return None if self.heartbeat is None else self.heartbeat.lease()
 
     async def claim(self, key: str, project_id: str | None = None) -> str | NoRoom | None:
         """Make a planned row `sending`, durably: only the caller that gets the claim may send its create.

@@ -89,10 +89,6 @@ class Heartbeat:
         """Whether the last recorded heartbeat still keeps other owners from taking this one for dead."""
         return self._heard.age() < self.patience * _SURE_FOR
 
-    def lease(self) -> Lease:
-        """Start the time within which a claim may be sent that is asked for now."""
-        return Lease(self)
-
     async def begin(self) -> None:
         """Record the first heartbeat, and start the others."""
         await self._beat()

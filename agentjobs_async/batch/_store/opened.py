@@ -198,7 +198,6 @@ class Opened:
         if not (self.read_only or self._moving):
             # Over a connection of its own, without patience: a beat that waited would come too late anyway.
             self.heartbeat = Heartbeat(Database(backend(patience=0.0)), entries, self.owner_timeout)
-            entries.heartbeat = self.heartbeat
             await self.heartbeat.begin()
 
     def _own(self, path: Path) -> Path:

@@ -14,6 +14,7 @@ from agentjobs_async import InvalidInputError, JobRef, JournalError
 from agentjobs_async.batch import BatchWorker, FleetLimits, Journal, State
 from agentjobs_async.batch._store import heartbeat as beating
 from agentjobs_async.batch._store.entries import Entries, NoRoom
+from agentjobs_async.batch._store.heartbeat import Lease
 from tests.batch.silence import LONG_AGO, NEVER, be_silent, heartbeat_of, record_silence, server_is_up, stop_beating
 from tests.batch.stage import FakeSession, connected, items, state_of
 from tests.batch.wire import wired
@@ -322,8 +323,7 @@ async def test_time_that_the_loop_does_not_know(laid_out: str, monkeypatch: pyte
     """A claim is not sent after a sleep of the machine, by whichever clock that shows."""
     async with owner(laid_out) as journal:
         for clock, before in (("_boot_time", time.clock_gettime(time.CLOCK_BOOTTIME)), ("time.time", time.time())):
-            lease = journal._entries.lease()
-            assert lease is not None
+            lease = Lease(heartbeat_of(journal))
             assert lease.holds()
             with monkeypatch.context() as patch:
                 name = f"agentjobs_async.batch._store.heartbeat.{clock}"
@@ -337,8 +337,7 @@ async def test_an_owner_that_was_taken_for_dead(
     """Who comes back to life may send what he claims from then on, and nothing that he claimed before."""
     async with wired(laid_out) as wire, owner(wire.url) as stalled:
         presence = heartbeat_of(stalled)
-        before = stalled._entries.lease()
-        assert before is not None
+        before = Lease(presence)
         assert before.holds()
         wire.silence()
         with monkeypatch.context() as patch:
@@ -349,9 +348,7 @@ async def test_an_owner_that_was_taken_for_dead(
         wire.speak()
         await until(lambda: presence.is_sure)
         assert not before.holds()
-        after = stalled._entries.lease()
-        assert after is not None
-        assert after.holds()
+        assert Lease(presence).holds()
 
 
 async def test_an_opening_that_fails(laid_out: str, monkeypatch: pytest.MonkeyPatch) -> None:
