@@ -242,8 +242,6 @@ class Batch(AsyncIterator[BatchResult]):
                 await self._deliver(result)
         except Exception as error:  # noqa: BLE001 - it ends the run, and comes out of the iteration
             self._running.fail(error)
-        finally:
-            item.leave_slot()
 
     async def _deliver(self, result: BatchResult) -> None:
         self._running.count(result)

@@ -176,8 +176,6 @@ class BatchWorker:
         except AgentJobsError:
             self._open.advance(Phase.NO_CREATES)  # every other item would meet the same error
             raise
-        finally:
-            item.leave_slot()
         if result is None:
             return
         self._open.count(result)

@@ -73,8 +73,6 @@ class Creates:
             while not await self._is_over(item, create):  # noqa: ASYNC110 - it sends; it does not look
                 await asyncio.sleep(_HELD_SECONDS)
         finally:
-            item.over = True
-            item.leave_slot()
             del self._under_way[item.key]
             create.answer(
                 SessionClosedError(f"closed; {item.key!r:.200} is in the journal, and continues at the next start")

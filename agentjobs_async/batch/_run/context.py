@@ -73,7 +73,7 @@ class ItemRun:
         item: What its result names: the item as the row had it at first, since a claim sets the project of the row.
         state: Where its row is: planned, sending or active.
         since: Loop time of the last change of `state`.
-        slot: Its slot of `max_active`, which it keeps until `leave_slot`.
+        slot: Its slot of `max_active`, which it keeps until `end`.
         ref: Its job, or the job's bare id where the row knows no project; `None` before it is known.
         claim: The claim under which its create is sent; `None` before that.
         watch: The wait for its job; `None` before that.
@@ -151,6 +151,7 @@ class ItemRun:
         ref = self.ref if isinstance(self.ref, JobRef) else None
         return BatchResult(self.item, outcome, job, error, ref, self.row)
 
-    def leave_slot(self) -> None:
-        """Release the slot; that of an unknown item stays taken for a time, since its agent may be at work."""
+    def end(self) -> None:
+        """End it and release its slot; that of an unknown item stays taken for a time: its agent may be at work."""
+        self.over = True
         self.context.slots.leave(self.slot, self.context.limits.unknown_for if self.state is State.UNKNOWN else 0.0)

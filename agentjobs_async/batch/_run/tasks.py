@@ -195,6 +195,7 @@ class ItemTasks:
 
     def _on_end(self, task: asyncio.Task[None]) -> None:
         item = self._runs.pop(task)
+        item.end()
         self.context.entries.leave_claim(item.row.key, item.claim)
         if not task.cancelled():
             task.exception()  # of many that fail, the caller gets one; asyncio must not log the others as not retrieved
