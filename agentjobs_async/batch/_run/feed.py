@@ -53,43 +53,6 @@ async def earlier(entries: Entries, became_unknown: Iterable[str], last: int, to
                 yield row
 
 
-async def new(
-    entries: Entries, items: Items, room: Callable[[], int], last: int, on_silence: Callable[[bool], None]
-) -> _Rows:
-    """Plan items as there is room, and yield their rows, and the results of those that are refused.
-
-    An item that has a row of an earlier run is left out: the run takes up that row anyway, or it has ended.
-
-    Args:
-        entries: The journal's rows.
-        items: New items and those of earlier runs alike.
-        room: Returns how many items may be read at once.
-        last: The highest number of a row of earlier runs.
-        on_silence: Called with `True` when an async iterable has yielded nothing for a second, and with `False` once it
-            has.
-    """
-    reader = _Iterator(iter(items)) if isinstance(items, Iterable) else _AsyncIterator(items, on_silence)
-    planner = Planner(entries)
-    size = 1
-    try:
-        while True:
-            found, fault = await reader.take(min(max(size, room(), 1), _MOST_AHEAD_ITEMS))
-            plan = await planner.plan(found)
-            for item, error in plan.refused:
-                yield BatchResult(item, Outcome.REJECTED, None, error)
-            rows = [row for row in plan.rows if row.number > last]
-            for row in rows:
-                yield row
-            if fault is not None:
-                raise fault
-            if not found:
-                return
-            # More at once while nothing but items of earlier runs comes: these take no room.
-            size = 1 if rows or plan.refused else 2 * len(found)
-    finally:
-        await reader.aclose()
-
-
 class PlannedRows:
     """The planned rows of earlier runs: those of a project in their order, the projects by turns.
 
@@ -172,8 +135,7 @@ class _Iterator:
 class _AsyncIterator:
     """Takes what an async iterable has at hand, read by a task of its own: one item for each page would be slow."""
 
-    def __init__(self, items: AsyncIterable[BatchItem], on_silence: Callable[[bool], None]) -> None:
-        self._on_silence = on_silence
+    def __init__(self, items: AsyncIterable[BatchItem]) -> None:
         self._found: list[BatchItem] = []
         self._most = 0
         self._closed = False
@@ -185,12 +147,7 @@ class _AsyncIterator:
         """Wait for an item; return up to `most` that have come, none at the end, and the iterable's own error."""
         self._most = most
         self._wanted.set()
-        silence = asyncio.get_running_loop().call_later(_SILENCE_SECONDS, self._on_silence, True)
-        try:
-            await self._arrived.wait()
-        finally:
-            silence.cancel()
-            self._on_silence(False)
+        await self._arrived.wait()
         taken, self._found = self._found[:most], self._found[most:]
         if self._found or not self._task.done():
             if not self._found:
@@ -219,38 +176,6 @@ class _AsyncIterator:
             if inspect.isasyncgen(items):
                 await items.aclose()
             self._arrived.set()
-
-
-class Backlog:
-    """Rows that were read and can't begin yet, in the order in which they came, for each project.
-
-    Those of one project do not hold up another.
-    """
-
-    def __init__(self) -> None:
-        self._rows: dict[str | None, deque[JournalRow]] = {}
-        self._count = 0
-
-    def __len__(self) -> int:
-        return self._count
-
-    def put(self, project: str | None, row: JournalRow) -> None:
-        """Add a row behind those of its project."""
-        self._rows.setdefault(project, deque()).append(row)
-        self._count += 1
-
-    def projects(self) -> list[str | None]:
-        """Return the projects that have rows here."""
-        return list(self._rows)
-
-    def take(self, project: str | None) -> JournalRow:
-        """Remove and return the first row of a project that has one."""
-        rows = self._rows[project]
-        row = rows.popleft()
-        self._count -= 1
-        if not rows:
-            del self._rows[project]
-        return row
 
 
 class Feed:
@@ -284,7 +209,8 @@ class Feed:
         self._deliver = deliver
         self._caller_context = copy_context()
         self._begun = 0
-        self._backlog = Backlog()
+        # Rows that were read and can't begin yet: those of one project do not hold up another.
+        self._backlog: dict[str | None, deque[JournalRow]] = {}
         self._told: set[int] = set()  # as of `earlier`
         self._planned = PlannedRows(self._context.entries, self._context.session.project_id, self._told)
         self._earlier_read = False
@@ -298,10 +224,12 @@ class Feed:
         has_begun = True
         while has_begun:  # the projects by turns
             has_begun = False
-            for project in self._backlog.projects():
+            for project, rows in list(self._backlog.items()):
                 if self._may_begin(project):
                     has_begun = True
-                    self._begin(self._backlog.take(project))
+                    self._begin(rows.popleft())
+                    if not rows:
+                        del self._backlog[project]
         self._notify()
 
     async def read(self, became_unknown: tuple[str, ...]) -> None:
@@ -312,7 +240,7 @@ class Feed:
         await self._read(earlier(entries, became_unknown, last, self._told), self._add_job)
         self._earlier_read = True
         tasks = [
-            asyncio.create_task(self._read_new(new(entries, self._items, self.room, last, self._on_silence))),
+            asyncio.create_task(self._read_new(last)),
             asyncio.create_task(self._begin_planned()),
         ]
         try:
@@ -331,10 +259,6 @@ class Feed:
         reading.add_done_callback(lambda _: self._notify())
         await self._until(lambda: self._is_over(reading))
 
-    def room(self) -> int:
-        """Return how many items there is room for at once."""
-        return self._context.slots.unclaimed - self._ready()
-
     def _is_over(self, reading: asyncio.Task[None]) -> bool:
         if reading.done() and (self._is_enough() or not self._backlog or _failed_by_journal(reading)):
             return True
@@ -347,19 +271,60 @@ class Feed:
         return self._context.throttles.refusal is not None and (silent or not self._has_room_to_read())
 
     def _only_refused(self) -> bool:
-        left = {*self._backlog.projects(), *self._planned.projects()}
+        left = {*self._backlog, *self._planned.projects()}
         return all(self._context.throttles.is_refused(project) for project in left)
 
-    async def _read_new(self, rows: _Rows) -> None:
+    async def _read_new(self, last: int) -> None:
         try:
             await self._room_to_read()
-            await self._read(rows, self._add_new)
+            await self._read(self._new(last), self._add_new)
         except JournalError:
             raise  # it ends the run, whatever is left
         except BaseException:
             self._end_source()  # else `ended` would wait for more items
             raise
         self._end_source()
+
+    async def _new(self, last: int) -> _Rows:
+        """Plan items as there is room, and yield their rows, and the results of those that are refused.
+
+        An item that has a row of an earlier run, of a number up to `last`, is left out: the run takes up that row
+        anyway, or it has ended.
+        """
+        reader = _Iterator(iter(self._items)) if isinstance(self._items, Iterable) else _AsyncIterator(self._items)
+        planner = Planner(self._context.entries)
+        size = 1
+        try:
+            while True:
+                found, fault = await self._take(reader, min(max(size, self._room(), 1), _MOST_AHEAD_ITEMS))
+                plan = await planner.plan(found)
+                for item, error in plan.refused:
+                    yield BatchResult(item, Outcome.REJECTED, None, error)
+                rows = [row for row in plan.rows if row.number > last]
+                for row in rows:
+                    yield row
+                if fault is not None:
+                    raise fault
+                if not found:
+                    return
+                # More at once while nothing but items of earlier runs comes: these take no room.
+                size = 1 if rows or plan.refused else 2 * len(found)
+        finally:
+            await reader.aclose()
+
+    async def _take(
+        self, reader: _Iterator | _AsyncIterator, most: int
+    ) -> tuple[list[BatchItem], BaseException | None]:
+        silence = asyncio.get_running_loop().call_later(_SILENCE_SECONDS, self._set_silent, True)
+        try:
+            return await reader.take(most)
+        finally:
+            silence.cancel()
+            self._set_silent(False)
+
+    def _set_silent(self, is_silent: bool, /) -> None:  # noqa: FBT001 - its only argument
+        self._is_silent = is_silent
+        self._notify()
 
     def _end_source(self) -> None:
         self._source_done = True
@@ -378,12 +343,8 @@ class Feed:
         await self._until(lambda: self._is_enough() or self._context.slots.has_room_for_job())
         self._begin(row)
 
-    def _on_silence(self, is_silent: bool, /) -> None:  # noqa: FBT001 - its only argument
-        self._is_silent = is_silent
-        self._notify()
-
     async def _add_new(self, row: JournalRow) -> None:
-        self._backlog.put(row.project_id or self._context.session.project_id, row)
+        self._backlog.setdefault(row.project_id or self._context.session.project_id, deque()).append(row)
         self.on_change()
         await self._room_to_read()  # before the next one is read, which may take for ever
 
@@ -392,7 +353,9 @@ class Feed:
         await self._until(lambda: self._is_enough() or self._has_room_to_read())
 
     def _has_room_to_read(self) -> bool:
-        return self.room() > 0 and len(self._backlog) < _MOST_AHEAD and not self._planned_may_begin()
+        if self._room() <= 0 or self._planned_may_begin():
+            return False
+        return sum(map(len, self._backlog.values())) < _MOST_AHEAD
 
     async def _begin_planned(self) -> None:
         while self._planned and not self._is_enough():
@@ -429,13 +392,14 @@ class Feed:
     def _is_enough(self) -> bool:
         return self._item_tasks.phase >= Phase.NO_CREATES or (self._limit is not None and self._begun >= self._limit)
 
-    def _ready(self) -> int:
-        """Count the items that would take a slot at once if one more were given back.
+    def _room(self) -> int:
+        """Return how many items there is room for at once, besides those that take a slot as soon as one is given back.
 
         Those of a project whose slots unknown items keep are none of them: another project may use what is unclaimed.
         """
         slots, throttles = self._context.slots, self._context.throttles
-        return sum(count for project, count in slots.waiting() if slots.free(project) > 0 and throttles.may_go(project))
+        ready = (count for project, count in slots.waiting() if slots.free(project) > 0 and throttles.may_go(project))
+        return slots.unclaimed - sum(ready)
 
     def _notify(self) -> None:
         for event in self._moved:
