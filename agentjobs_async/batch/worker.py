@@ -66,7 +66,7 @@ class BatchWorker:
         if self._item_tasks is not None and self._item_tasks.phase < Phase.LEFT:
             raise InvalidInputError("the worker is open already: make another one")
         self._item_tasks = await open_run(self._session, self.journal, self._settings, "worker")
-        self._item_tasks.start_recording(self._item_tasks.under_way)
+        _ = self._item_tasks.start_helper(self._item_tasks.record_seen(), Phase.LEFT)
         return self
 
     async def __aexit__(

@@ -127,7 +127,8 @@ class DurableJobs:
             with suppress(JournalError):  # the ids that it names are in the log
                 await self._leave(0.0)
             raise
-        self._item_tasks.start_recording(self._following.under_way)
+        recording = self._item_tasks.record_seen(self._following.under_way)
+        _ = self._item_tasks.start_helper(recording, Phase.LEFT)
         _ = self._item_tasks.start_helper(self._sweep(), Phase.NO_CREATES)
         return self
 

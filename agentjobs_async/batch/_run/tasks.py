@@ -52,24 +52,6 @@ class Polled(Protocol):
         """Loop time at which a poll of this run last showed the job; `None` before."""
 
 
-async def record_seen(entries: Entries, under_way: Callable[[], Iterable[Polled]]) -> None:
-    """Record each minute, until cancelled, which jobs were seen since the last time."""
-    loop = asyncio.get_running_loop()
-    recorded = loop.time()
-    while True:
-        await asyncio.sleep(_SEEN_SECONDS)
-        since, recorded = recorded, loop.time()
-        seen = [
-            Seen(item.key, recorded - item.seen, item.polls)
-            for item in under_way()
-            if item.seen is not None and item.seen > since
-        ]
-        # A journal that can't be written ends the run by the next write that matters.
-        with suppress(JournalError):
-            for first in range(0, len(seen), _MOST_SEEN):
-                await entries.record_seen(seen[first : first + _MOST_SEEN])
-
-
 Kind = Literal["batch", "worker", "durable"]
 """What works on a journal: `open_run` says how they differ."""
 
@@ -189,10 +171,6 @@ class ItemTasks:
         self._helpers[task] = cancelled_from
         return task
 
-    def start_recording(self, under_way: Callable[[], Iterable[Polled]]) -> None:
-        """Record each minute, until the end of the run, when the jobs of what is under way were seen last."""
-        _ = self.start_helper(record_seen(self.context.entries, under_way), Phase.LEFT)
-
     def _on_end(self, task: asyncio.Task[None]) -> None:
         item = self._runs.pop(task)
         item.end()
@@ -254,6 +232,22 @@ class ItemTasks:
         """Wait until all items that have begun so far have ended."""
         if self._runs:
             await asyncio.wait(list(self._runs))
+
+    async def record_seen(self, under_way: Callable[[], Iterable[Polled]] | None = None) -> None:
+        """Record each minute, until cancelled, which jobs were seen since: of items, or of what `under_way` gives."""
+        recorded = self._loop.time()
+        while True:
+            await asyncio.sleep(_SEEN_SECONDS)
+            since, recorded = recorded, self._loop.time()
+            seen = [
+                Seen(item.key, recorded - item.seen, item.polls)
+                for item in (under_way or self.under_way)()
+                if item.seen is not None and item.seen > since
+            ]
+            # A journal that can't be written ends the run by the next write that matters.
+            with suppress(JournalError):
+                for first in range(0, len(seen), _MOST_SEEN):
+                    await self.context.entries.record_seen(seen[first : first + _MOST_SEEN])
 
     def fail(self, error: Exception) -> None:
         """End the run with an error, once creates under way have had their answers."""
