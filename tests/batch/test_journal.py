@@ -135,11 +135,11 @@ async def test_a_wrong_id_is_corrected(journal: Journal) -> None:
     with pytest.raises(InvalidInputError, match="k0 is active"):
         await journal.resolve("k0", send_again=True)
     ended = AgentJob("wrong", "docs", "failed")
-    assert not await entries.mark_ended("k0", ended)
+    assert not await entries.mark_ended("k0", ended, 1)
     assert not await entries.mark_gone("k0", NotFoundError(410), 1, of_job="wrong")
     (row,) = [row for row in await journal.rows() if row.key == "k0"]
     assert (row.state, row.project_id, row.job_id) == ("active", "web", "right")
-    assert await entries.mark_ended("k0", AgentJob("right", "web", "completed"))
+    assert await entries.mark_ended("k0", AgentJob("right", "web", "completed"), 1)
     for key in ("k0", "k1"):
         with pytest.raises(InvalidInputError, match="nothing to resolve"):
             await journal.resolve(key, job_id="another")
@@ -234,7 +234,7 @@ async def test_abandon(journal: Journal) -> None:
     await journal.add(items(5))
     await sending(journal, "k0", "k1", "k2", "k3")
     await journal._entries.mark_created("k0", JobRef("docs", "job_0"))
-    await journal._entries.record_error("k0", ValueError("an odd status"))
+    await journal._entries.record_error("k0", ValueError("an odd status"), 1, of_job=None)
     for key in ("k1", "k3"):
         await journal._entries.mark_unknown(key, ValueError("broke"), claim=await claim_of(journal._entries, key))
     await journal._entries.mark_created("k3", JobRef("docs", "job_3"))
@@ -272,7 +272,7 @@ async def test_each_change_has_its_time(journal: Journal) -> None:
     await happened(sending(journal, "k0"))
     await happened(entries.mark_created("k0", JobRef("docs", "job_0")))
     await happened(entries.record_seen([Seen("k0", 0.0, 1)]))
-    await happened(entries.mark_ended("k0", AgentJob("job_0", "docs", "failed")))
+    await happened(entries.mark_ended("k0", AgentJob("job_0", "docs", "failed"), 1))
     await happened(journal.retry("k0"))
     assert times == sorted(set(times))
 

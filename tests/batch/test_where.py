@@ -35,7 +35,7 @@ async def filled(journal: Journal) -> Journal:
             )
             continue
         await entries.mark_created(item.key, JobRef(item.project_id or "", item.key))
-        await entries.mark_ended(item.key, AgentJob(item.key, "docs", ends[item.key]))
+        await entries.mark_ended(item.key, AgentJob(item.key, "docs", ends[item.key]), 1)
     set_clock(journal, NOW)
     return journal
 

@@ -248,12 +248,9 @@ class Entries(Reader):
             row = (await self.get_many([key]))[key]
         return row if row.job_id == ref.job_id else None
 
-    async def mark_ended(self, key: str, job: AgentJob, polls: int | None = None) -> JournalRow | None:
-        """Record how a job ended, and how often it was polled by all runs; `None` leaves that number as it is.
-
-        Return the row if this moved it.
-        """
-        values = {"pr_link": job.pr_link and self._mask(job.pr_link), "error": None, **_polls(polls)}
+    async def mark_ended(self, key: str, job: AgentJob, polls: int) -> JournalRow | None:
+        """Record how a job ended, after `polls` polls by all runs. Return the row if this moved it."""
+        values = {"pr_link": job.pr_link and self._mask(job.pr_link), "error": None, "polls": polls}
         return await self._move(key, State(job.status), ("seen_at",), of_job=job.id, **values)
 
     async def mark_rejected(self, key: str, error: Exception, *, claim: str) -> JournalRow | None:
@@ -265,16 +262,14 @@ class Entries(Reader):
         """Record that the create of `claim` may have started an agent. Return the row if this moved it."""
         return await self._move(key, State.UNKNOWN, claim=claim, sent_at=self._clock(), error=self._text(error))
 
-    async def record_error(
-        self, key: str, error: Exception, polls: int | None = None, *, of_job: str | None = None
-    ) -> JournalRow | None:
+    async def record_error(self, key: str, error: Exception, polls: int, *, of_job: str | None) -> JournalRow | None:
         """Record what ended the wait for a job that has not ended, and how many polls there were in all.
 
         Return the row if it is active, by the job `of_job` where that is given.
         """
         rows = update(ENTRIES).where(_ROW.key == key, _ROW.state == State.ACTIVE)
         rows = rows if of_job is None else rows.where(_ROW.job_id == of_job)
-        recording = rows.values(error=self._text(error), **self._changed(), **_polls(polls)).returning(*SHOWN)
+        recording = rows.values(error=self._text(error), polls=polls, **self._changed()).returning(*SHOWN)
         _, found = await self._database.write(recording)
         return row_of(found[0]) if found else None
 
@@ -318,7 +313,7 @@ class Entries(Reader):
         Return the row if this moved it.
         """
         text = one_line(self._mask(f"its job is gone: {error.message}"), _LONGEST_ERROR_BYTES)
-        values = {"error": text, "refusal": refusal_text(error, self._mask), **_polls(polls)}
+        values: dict[str, Any] = {"error": text, "refusal": refusal_text(error, self._mask), "polls": polls}
         return await self._move(key, State.FAILED, of_job=of_job, **values)
 
     async def abandon(self, row: JournalRow) -> bool:
@@ -402,10 +397,6 @@ class Entries(Reader):
     def _text(self, error: Exception) -> str:
         """Return what happened, in the words that every output shows: of a foreign error, its type first."""
         return one_line(self._mask(_whole_text(error)), _LONGEST_ERROR_BYTES)
-
-
-def _polls(number: int | None) -> dict[str, Any]:
-    return {} if number is None else {"polls": number}
 
 
 def _whole_text(error: Exception) -> str:

@@ -36,7 +36,7 @@ async def move(journal: Journal, key: str, target: State) -> bool:
     if target is State.SENDING:
         return isinstance(await entries.claim(key), str)
     if target in {State.COMPLETED, State.FAILED, State.ARCHIVED}:
-        return await entries.mark_ended(key, AgentJob("job_1", "docs", str(target))) is not None
+        return await entries.mark_ended(key, AgentJob("job_1", "docs", str(target)), 1) is not None
     row, claim = (await entries.get_many([key]))[key], await claim_of(entries, key)
     moves: dict[State, Callable[[], Awaitable[object]]] = {
         State.PLANNED: lambda: entries.release_claim(key, WHY, claim=claim),
@@ -78,9 +78,9 @@ async def test_no_key_in_a_row(journal: Journal) -> None:
             await entries.mark_created(key, REF)
     await entries.mark_unknown("k0", quoting[0], claim=await claim_of(entries, "k0"))
     await entries.mark_rejected("k1", quoting[1], claim=await claim_of(entries, "k1"))
-    await entries.record_error("k2", quoting[0])
+    await entries.record_error("k2", quoting[0], 1, of_job=None)
     await entries.mark_gone("k3", quoting[2], 1, of_job=REF.job_id)
-    await entries.mark_ended("k4", AgentJob("job_1", "docs", "completed", pr_link="https://x.example/s3cret"))
+    await entries.mark_ended("k4", AgentJob("job_1", "docs", "completed", pr_link="https://x.example/s3cret"), 1)
     rows = [row.to_dict() async for row in journal.rows()]
     assert "s3cret" not in f"{rows} {await entries._database.read(select(ENTRIES))}"
     assert ["***" in str(row) for row in rows] == [True] * 5
@@ -98,7 +98,7 @@ async def test_notes_stay_with_created_rows(journal: Journal) -> None:
     await move(journal, "k0", State.SENDING)
     await move(journal, "k0", State.ACTIVE)
     for key in ("k0", "k1"):
-        await journal._entries.record_error(key, ValueError("\ud800" * 5000))
+        await journal._entries.record_error(key, ValueError("\ud800" * 5000), 1, of_job=None)
     errors = {row.key: row.error async for row in journal.rows()}
     assert errors["k1"] is None
     assert str(errors["k0"]).startswith("ValueError: \\ud800")

@@ -51,7 +51,7 @@ async def test_most_active(laid_out: str) -> None:
         entries = journals[2]._entries
         await entries.mark_created(first[0], JobRef("docs", "job_1"))
         assert isinstance(await journals[1]._entries.claim("k39", "docs"), NoRoom)
-        await entries.mark_ended(first[0], AgentJob("job_1", "docs", "completed"))
+        await entries.mark_ended(first[0], AgentJob("job_1", "docs", "completed"), 1)
         assert len(await claim_all(journals)) == 1
 
 
