@@ -37,7 +37,8 @@ async def test_each_project_for_itself() -> None:
 async def test_a_slot_that_is_put_back() -> None:
     """Who puts a slot back waits again, and leaving twice changes nothing."""
     changes = []
-    slots = Slots(1, lambda: changes.append(slots.free("a")))
+    slots = Slots(1)
+    slots.on_change = lambda: changes.append(slots.free("a"))
     slot = slots.enter("a")
     await slots.take(slot)
     slots.put_back(slot)

@@ -40,15 +40,14 @@ class Slots:
 
     Args:
         count: The number of slots; `None` for no bound.
-        on_change: Called after every change, except when an item enters.
 
     Attributes:
-        on_change: As given; it may be replaced.
+        on_change: Called after every change, except when an item enters.
     """
 
-    def __init__(self, count: int | None, on_change: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, count: int | None) -> None:
         self._count = MAX_COUNT if count is None else count
-        self.on_change = on_change
+        self.on_change: Callable[[], None] = lambda: None
         self._taken = 0
         self._waiting: Counter[str | None] = Counter()
         # By project. The order of the keys is the order of turns: a project that was served moves to the end.
@@ -81,7 +80,7 @@ class Slots:
         return self._taken + self._waiting.total() < self._count
 
     def next_free_at(self, project: str | None) -> float | None:
-        """Return the loop time at which a kept slot frees one for a project; `None` if one is free, or none is kept."""
+        """Return the loop time at which a project may use a kept slot; `None` if it has a free one, or none is kept."""
         if self.free(project) > 0:
             return None
         others = sorted(until for key, kept in self._kept.items() if key != project for until, *_ in kept)
