@@ -184,7 +184,8 @@ class Journal:
             if max_tries is not None:
                 checked_count("max_tries", max_tries)
             return await retry_rows(self._entries, where, max_tries)
-        return await retry_row(self._entries, key or "", await self._newest(key or ""))
+        assert key is not None  # noqa: S101 - one of the two is given
+        return await retry_row(self._entries, key, await self._newest(key))
 
     async def resolve(self, key: str, *, job_id: str | JobRef | None = None, send_again: bool = False) -> None:
         """Settle an unknown item: by its job, where you found it, or by a new create, at the risk of a second agent.

@@ -217,7 +217,7 @@ class Batch(AsyncIterator[BatchResult]):
     @property
     def _failed_enough(self) -> bool:
         most = self._running.context.limits.max_failures
-        return most is not None and self._running.count_of(_FAILURES) >= most
+        return most is not None and sum(self._running.outcomes[outcome] for outcome in _FAILURES) >= most
 
     async def _end_results(self, item_tasks: ItemTasks, feeding: asyncio.Task[None]) -> None:
         """End the results when all items have ended and no more begin; the error of the source comes last."""
@@ -244,7 +244,7 @@ class Batch(AsyncIterator[BatchResult]):
             self._running.fail(error)
 
     async def _deliver(self, result: BatchResult) -> None:
-        self._running.count(result)
+        self._running.outcomes[result.outcome] += 1
         if self._failed_enough:
             self._running.advance(Phase.NO_CREATES)
         await self._results.put(result)

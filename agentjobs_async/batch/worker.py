@@ -178,7 +178,7 @@ class BatchWorker:
             raise
         if result is None:
             return
-        self._open.count(result)
+        self._open.outcomes[result.outcome] += 1
         if self._on_result is not None:
             try:
                 self._on_result(result)

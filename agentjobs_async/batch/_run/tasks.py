@@ -18,7 +18,7 @@ from agentjobs_async.batch._run.context import ItemRun, Phase, RunContext
 from agentjobs_async.batch._run.slots import Slots
 from agentjobs_async.batch._run.throttle import REFUSED_SECONDS, throttles_of
 from agentjobs_async.batch._store.entries import Entries, Seen
-from agentjobs_async.batch._store.rows import BatchResult, JournalRow
+from agentjobs_async.batch._store.rows import JournalRow
 from agentjobs_async.batch.items import Outcome
 from agentjobs_async.batch.journal import Journal
 from agentjobs_async.batch.limits import Limits, in_force
@@ -137,16 +137,17 @@ class ItemTasks:
         context: What all items have in common.
         phase: How far the run has ended.
         faults: What ends the run, in the order in which it came.
+        outcomes: How many results had each outcome.
     """
 
     def __init__(self, context: RunContext) -> None:
         self.context = context
         self.phase = Phase.RUNNING
         self.faults: list[Exception] = []
+        self.outcomes: Counter[Outcome] = Counter()
         self._loop = asyncio.get_running_loop()
         self._runs: dict[asyncio.Task[None], ItemRun] = {}
         self._helpers: dict[asyncio.Task[None], Phase] = {}
-        self._outcomes: Counter[Outcome] = Counter()
 
     def __len__(self) -> int:
         return len(self._runs)
@@ -178,14 +179,6 @@ class ItemTasks:
         if not task.cancelled():
             task.exception()  # of many that fail, the caller gets one; asyncio must not log the others as not retrieved
 
-    def count(self, result: BatchResult) -> None:
-        """Count a result."""
-        self._outcomes[result.outcome] += 1
-
-    def count_of(self, outcomes: Iterable[Outcome]) -> int:
-        """Return how many results had one of these outcomes."""
-        return sum(self._outcomes[outcome] for outcome in outcomes)
-
     def active(self) -> list[ActiveItem]:
         """Return the items under way, the oldest first."""
         now = asyncio.get_running_loop().time()
@@ -203,26 +196,24 @@ class ItemTasks:
 
     def stats(self, *, stopped: bool = False) -> BatchStats:
         """Return a snapshot."""
+        refs = [item.ref for item in self.under_way() if isinstance(item.ref, JobRef)]
         return evolve(
             self.counts(),
             next_create=self._next_create(),
             stopped=stopped,
             paused_by=self._paused_by(),
-            left=time_left(self.context.session, self._refs()),
+            left=time_left(self.context.session, refs),
         )
 
     def counts(self) -> BatchStats:
         """Return how many items are where, without the rest of a snapshot. It may be asked in any thread."""
         states = Counter(item.state for item in tuple(self._runs.values()) if not item.over)
         active = states[State.SENDING] + states[State.ACTIVE]
-        return BatchStats(states[State.PLANNED], active, None, MappingProxyType(dict(self._outcomes)), stopped=False)
+        return BatchStats(states[State.PLANNED], active, None, MappingProxyType(dict(self.outcomes)), stopped=False)
 
     def gauges(self) -> BatchStats | None:
         """Return what gauges show; `None` once the loop is closed. It may be asked in any thread."""
         return None if self._loop.is_closed() else self.counts()
-
-    def _refs(self) -> Iterator[JobRef]:
-        return (item.ref for item in self.under_way() if isinstance(item.ref, JobRef))
 
     def projects(self) -> set[str | None]:
         """Return the projects of the items under way."""
