@@ -17,11 +17,11 @@ from agentjobs_async.batch._learning import begin_learning, time_left
 from agentjobs_async.batch._run.context import ItemRun, Phase, RunContext
 from agentjobs_async.batch._run.slots import Slots
 from agentjobs_async.batch._run.throttle import REFUSED_SECONDS, throttles_of
-from agentjobs_async.batch._store.entries import Entries, Seen
+from agentjobs_async.batch._store.entries import Seen
 from agentjobs_async.batch._store.rows import JournalRow
 from agentjobs_async.batch.items import Outcome
 from agentjobs_async.batch.journal import Journal
-from agentjobs_async.batch.limits import Limits, in_force
+from agentjobs_async.batch.limits import FleetLimits, Limits, in_force
 from agentjobs_async.batch.states import State
 from agentjobs_async.batch.stats import ActiveItem, BatchStats
 
@@ -103,28 +103,27 @@ async def open_run(
     entries = journal._entries
     entries.mask(session.mask)
     kept = await entries.limits()
-    limits = in_force(kept, settings)
-    count: int | None = limits.max_active
-    if kind != "batch":
-        count = None if kind == "durable" or journal.is_shared else kept.max_active
-        limits = evolve(limits, create_rate=None) if journal.is_shared else limits
-    limits = limits if count is not None else evolve(limits, unknown_for=0.0)
+    limits, count = _limits_of(kind, kept, in_force(kept, settings), is_shared=journal.is_shared)
     await begin_learning(session, entries, wanted=learn)
     await entries.take_back()
     refused_for = inf if kind == "batch" else REFUSED_SECONDS
     throttles = await throttles_of(entries, limits.create_rate, refused_for=refused_for)
-    slots, sending = await _slots_of(session, entries, limits, count), asyncio.Semaphore(limits.max_sending)
+    slots, sending = Slots(count), asyncio.Semaphore(limits.max_sending)
+    if count is not None and limits.unknown_for > 0:
+        for project, age in await entries.unknown_ages(limits.unknown_for, count):
+            slots.keep(project or session.project_id, limits.unknown_for - age)
     item_tasks = ItemTasks(RunContext(session, journal._opened, entries, limits, throttles, slots, sending))
     await journal._opened.share_polls(item_tasks, kept.polls_per_second, session)
     return item_tasks
 
 
-async def _slots_of(session: AgentJobsSession, entries: Entries, limits: Limits, count: int | None) -> Slots:
-    """Return slots of which unknown items of earlier runs keep some."""
-    slots, seconds = Slots(count), limits.unknown_for
-    for project, age in await entries.unknown_ages(seconds, count) if count is not None and seconds > 0 else ():
-        slots.keep(project or session.project_id, seconds - age)
-    return slots
+def _limits_of(kind: Kind, kept: FleetLimits, limits: Limits, *, is_shared: bool) -> tuple[Limits, int | None]:
+    """Return the limits that the run itself keeps to, and its number of slots; `None` for any number."""
+    if kind == "batch":
+        return limits, limits.max_active
+    if kind == "worker" and not is_shared and kept.max_active is not None:
+        return limits, kept.max_active
+    return evolve(limits, create_rate=None if is_shared else limits.create_rate, unknown_for=0.0), None
 
 
 class ItemTasks:
