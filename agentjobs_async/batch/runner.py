@@ -84,7 +84,10 @@ def run_batch(
     source: object = items
     if isinstance(source, str | bytes) or not isinstance(source, Iterable | AsyncIterable):
         raise InvalidInputError(f"items must be an iterable or an async iterable, not {type(items).__name__}")
-    _check(session, items, journal)
+    check_session_and_journal(session, journal)
+    for item in source if isinstance(source, Sequence) else ():  # the others are read lazily
+        if not isinstance(item, BatchItem):
+            checked_item(item)
     settings = given(
         max_active=max_active,
         create_rate=create_rate,
@@ -97,13 +100,6 @@ def run_batch(
     if learn is not None:
         checked_flag("learn", learn)
     return Batch(session, items, journal, settings, learn=learn)
-
-
-def _check(session: object, items: object, journal: object) -> None:
-    check_session_and_journal(session, journal)
-    for item in items if isinstance(items, Sequence) else ():
-        if not isinstance(item, BatchItem):
-            checked_item(item)
 
 
 class Batch(AsyncIterator[BatchResult]):

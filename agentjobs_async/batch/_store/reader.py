@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Executable, Select, Subquery, and_, case, func, or_, select, union_all
+from sqlalchemy import ColumnElement, Select, Subquery, and_, case, func, or_, select, union_all
 
 from agentjobs_async import ResponseError
 from agentjobs_async.batch._store.connections import Stamp
@@ -73,12 +73,12 @@ class Reader:
         met += [or_(*map(_ROW.project_id.is_not_distinct_from, projects))] if projects is not None else []
         met += [_ROW.retried_as.is_(None)] if newest else []
         met += [func.coalesce(_ROW.tries, 1) < max_tries] if max_tries is not None else []
-        return rows_of(await self._read(ROWS.where(*met).order_by(_ROW.number).limit(size)))
+        return rows_of(await self._database.read(ROWS.where(*met).order_by(_ROW.number).limit(size)))
 
     async def get_many(self, keys: Sequence[str]) -> dict[str, JournalRow]:
         """Return the rows of some hundred keys, by key; keys that have none, or that none can have, are left out."""
         possible = [key for key in keys if not _NEVER_IN_A_KEY.search(str(key))]
-        return {row.key: row for row in rows_of(await self._read(ROWS.where(_ROW.key.in_(possible))))}
+        return {row.key: row for row in rows_of(await self._database.read(ROWS.where(_ROW.key.in_(possible))))}
 
     async def newest(self, key: str) -> JournalRow | None:
         """Return the row of an item's newest try, by the key of any of its tries; `None` where no row has the key."""
@@ -90,11 +90,11 @@ class Reader:
 
     async def numbered(self, numbers: Collection[int]) -> list[JournalRow]:
         """Return the rows of some hundred numbers, in their order; numbers without a row are left out."""
-        return rows_of(await self._read(ROWS.where(_ROW.number.in_(numbers)).order_by(_ROW.number)))
+        return rows_of(await self._database.read(ROWS.where(_ROW.number.in_(numbers)).order_by(_ROW.number)))
 
     async def refusal(self, key: str) -> ResponseError | None:
         """Return the refusal with which the row of a key has ended; `None` where it has not ended so."""
-        return refusal_of((await self._read(select(_ROW.refusal).where(_ROW.key == key)))[0].refusal)
+        return refusal_of((await self._database.read(select(_ROW.refusal).where(_ROW.key == key)))[0].refusal)
 
     async def stamp(self) -> Stamp:
         """Return what changes when anything is written."""
@@ -106,25 +106,25 @@ class Reader:
         Both times are in seconds since the epoch. Earlier tries are among the rows.
         """
         changed = select(_ROW.number, _ROW.changed_at).where(_ROW.changed_at >= since, _ROW.number > after)
-        found = await self._read(changed.order_by(_ROW.number).limit(_PAGE_NUMBERS))
+        found = await self._database.read(changed.order_by(_ROW.number).limit(_PAGE_NUMBERS))
         return legible(lambda: [(int(row.number), float(row.changed_at)) for row in found])
 
     async def last_change(self) -> float:
         """Return when a row was changed last, in seconds since the epoch; 0 without any row."""
-        found = await self._read(select(func.max(_ROW.changed_at)))
+        found = await self._database.read(select(func.max(_ROW.changed_at)))
         return legible(lambda: float(found[0][0] or 0))
 
     async def unended(self, keys: Sequence[str]) -> tuple[str, ...]:
         """Return those of the keys whose rows have not ended, in the order of the rows."""
         unended = select(_ROW.key).where(_ROW.key.in_(keys), _ROW.state.not_in(sorted(ENDED)))
-        return tuple(key for (key,) in await self._read(unended.order_by(_ROW.number)))
+        return tuple(key for (key,) in await self._database.read(unended.order_by(_ROW.number)))
 
     async def counts(self) -> dict[State, int]:
         """Return how many items are in each state; one that was planned again counts by its newest row."""
         # Two parts, so that each is served by an index alone.
         rows = select(_ROW.state, func.count()).group_by(_ROW.state)
         retried = select(_ROW.state, -func.count()).where(_ROW.retried_as.is_not(None)).group_by(_ROW.state)
-        found = await self._read(union_all(rows, retried))
+        found = await self._database.read(union_all(rows, retried))
         counts = Counter(dict.fromkeys(State, 0))
         legible(lambda: [counts.update({State(state): number}) for state, number in map(tuple, found)])
         return dict(counts)
@@ -133,18 +133,18 @@ class Reader:
         """Return the projects of planned rows up to the number `until`, each with the number of its first such row."""
         first = func.min(_ROW.number).label("first")
         planned = select(_ROW.project_id, first).where(_ROW.state == State.PLANNED, _ROW.number <= until)
-        found = await self._read(planned.group_by(_ROW.project_id).order_by(first))
+        found = await self._database.read(planned.group_by(_ROW.project_id).order_by(first))
         return legible(lambda: [(text_or_none(row.project_id), row.first) for row in found])
 
     async def planned_counts(self) -> dict[str | None, int]:
         """Return the number of planned rows of each project; `None` stands for rows that name none."""
         planned = select(_ROW.project_id, func.count()).where(_ROW.state == State.PLANNED)
-        found = await self._read(planned.group_by(_ROW.project_id))
+        found = await self._database.read(planned.group_by(_ROW.project_id))
         return legible(lambda: {text_or_none(project): number for project, number in map(tuple, found)})
 
     async def last_number(self) -> int:
         """Return the number of the last row; 0 without any."""
-        return (await self._read(select(func.max(_ROW.number))))[0][0] or 0
+        return (await self._database.read(select(func.max(_ROW.number))))[0][0] or 0
 
     async def unfollowed(self, patience: float, after: int, most: int) -> list[tuple[int, str]]:
         """Return number and key of up to `most` items beyond the number `after` that no living owner waits for.
@@ -153,29 +153,29 @@ class Reader:
         """
         dead = owner_is_dead(self._clock(), patience)
         left = select(_ROW.number, _ROW.key).where(_ROW.number > after, BEGUN, dead)
-        return [(row.number, row.key) for row in await self._read(left.order_by(_ROW.number).limit(most))]
+        return [(row.number, row.key) for row in await self._database.read(left.order_by(_ROW.number).limit(most))]
 
     async def identity(self) -> str:
         """Return the journal's identity, which no other journal has; a move takes it along."""
-        return str((await self._read(select(JOURNAL.c.identity)))[0][0])
+        return str((await self._database.read(select(JOURNAL.c.identity)))[0][0])
 
     async def moves(self) -> dict[str, Move]:
         """Return the moves that the journal has recorded, by their directions."""
-        return moves_of(await self._read(MOVES_RECORDED))
+        return moves_of(await self._database.read(MOVES_RECORDED))
 
     async def limits(self) -> FleetLimits:
         """Return the limits of all owners of the journal."""
-        found = await self._read(select(JOURNAL))
+        found = await self._database.read(select(JOURNAL))
         return legible(lambda: limits_of(*found))
 
     async def owners(self) -> list[tuple[str, float]]:
         """Return the owners of a shared journal that have not left, and the seconds since their last heartbeats."""
-        return [(row.owner, max(row.age, 0.0)) for row in await self._read(owners(self._clock()))]
+        return [(row.owner, max(row.age, 0.0)) for row in await self._database.read(owners(self._clock()))]
 
     async def active_counts(self) -> dict[str, int]:
         """Return the number of active items of each owner."""
         active = select(_ROW.owner, func.count()).where(_ROW.state.in_([State.SENDING, State.ACTIVE]))
-        return dict(map(tuple, await self._read(active.where(_ROW.owner.is_not(None)).group_by(_ROW.owner))))
+        return dict(map(tuple, await self._database.read(active.where(_ROW.owner.is_not(None)).group_by(_ROW.owner))))
 
     async def sent_ages(self, seconds: float, most: int) -> list[tuple[str | None, float]]:
         """Return the project and the age in seconds of the last `most` creates of each project, newest first.
@@ -211,7 +211,7 @@ class Reader:
         """Return the seconds since an active job was seen last, or its row changed; `None` where no job is active."""
         last = func.max(func.coalesce(_ROW.seen_at, _ROW.updated_at))
         silence = select((seconds_of(self._clock()) - last).label("age")).where(_ROW.state == State.ACTIVE)
-        found = await self._read(silence)
+        found = await self._database.read(silence)
         return legible(lambda: None if found[0].age is None else max(float(found[0].age), 0.0))
 
     async def durations(self, most: int) -> list[tuple[str | None, float, int, bool]]:
@@ -220,7 +220,7 @@ class Reader:
         The seconds go from the create to the end, or for a job that was given up while it was active, to when that was
         known last.
         """
-        found = map(tuple, await self._read(_durations(most)))
+        found = map(tuple, await self._database.read(_durations(most)))
         return legible(lambda: [(text_or_none(name), float(s), int(polls), bool(end)) for name, s, polls, end in found])
 
     async def paused_for(self) -> dict[str | None, float]:
@@ -228,20 +228,18 @@ class Reader:
         moment, pause = seconds_of(self._clock()), PAUSES.c
         current = and_(pause.until > moment, pause.set_at < moment + SKEW_SECONDS)
         begun = case((pause.set_at > moment, pause.set_at), else_=moment)
-        found = await self._read(select(pause.project, (pause.until - begun).label("left")).where(current))
+        found = await self._database.read(select(pause.project, (pause.until - begun).label("left")).where(current))
         return legible(lambda: {text_or_none(row.project) or None: float(row.left) for row in found})
 
     async def pauses(self) -> tuple[int, float]:
         """Return how often the server asked for no create of a project, and for how many seconds in all."""
-        found = await self._read(select(func.sum(PAUSES.c.times), func.sum(PAUSES.c.seconds)))
-        return legible(lambda: (int(found[0][0] or 0), float(found[0][1] or 0)))
+        pauses = select(func.sum(PAUSES.c.times).label("times"), func.sum(PAUSES.c.seconds).label("seconds"))
+        row = (await self._database.read(pauses))[0]
+        return legible(lambda: (int(row.times or 0), float(row.seconds or 0)))
 
     async def _ages(self, statement: Select[Any]) -> list[tuple[str | None, float]]:
-        found = await self._read(statement)
+        found = await self._database.read(statement)
         return legible(lambda: [(text_or_none(row.project_id), max(float(row.age), 0.0)) for row in found])
-
-    async def _read(self, statement: Executable) -> Sequence[Any]:
-        return await self._database.read(statement)
 
 
 def _is_within(time: ColumnElement[Any], moment: ColumnElement[float], seconds: float) -> ColumnElement[bool]:
