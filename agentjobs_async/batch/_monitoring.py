@@ -67,7 +67,7 @@ class ActiveJobs:
         journal: The open journal.
 
     Attributes:
-        histories: The durations of each project of which enough jobs have ended, as they were last read.
+        histories: The durations of each project that has at least 20, as they were last read.
     """
 
     def __init__(self, journal: Journal) -> None:

@@ -87,14 +87,14 @@ class FleetLimits:
     """The limits that a journal keeps: of each run and worker of a file, of all processes together on PostgreSQL.
 
     Attributes:
-        max_active: How many items may have an agent at work; `None` for any number on PostgreSQL, and for the default
-            of `run_batch` in each run.
+        max_active: How many items may have an agent at work, up to 1,000,000,000; `None` for any number on PostgreSQL,
+            and for the default of `run_batch` in each run.
         create_rate: How many creates may be sent in any span of time, of each project or of all; `None` for any number.
         unknown_for: Seconds for which an unknown item counts as active, since its agent may be at work; 0 for not at
             all, `None` for as long as it is unknown. For its own project it counts whole; for any other project all of
             them together count as half of `max_active` at most, rounded down.
         timeout: Seconds that the create and the wait of an item may take together in one run; `None` for ever.
-        max_sending: How many creates each process has under way at once.
+        max_sending: How many creates each process has under way at once, up to 1,000,000,000.
         polls_per_second: How many polls may start per second, above 0; `None` for any number. The sessions of a process
             share it equally. On PostgreSQL the processes that poll share 95 % of it equally. One that comes polls
             nothing until the others have given up its share, within a quarter of the seconds after which an owner is

@@ -41,8 +41,8 @@ class Where:
         older_than: They were changed last more than this many seconds ago, by the journal's clock.
 
     Raises:
-        InvalidInputError: There is no such state, `project` or `text` is blank, or `older_than` is not a finite number
-            above 0.
+        InvalidInputError: There is no such state, `project` is no id of 1 to 512 characters, `text` is blank, or
+            `older_than` is not a finite number above 0.
     """
 
     states: Collection[State | str] | None = field(default=None, converter=_states)

@@ -27,6 +27,7 @@ class JournalRow:
     Attributes:
         project_id: `None` while no job is created, for an item of the session's own project.
         job_id: The job's id; `None` before it is known, and always in the state `unknown`.
+        pr_link: The link of the ended job's pull request, as the server gave it; `None` without one.
         error: Why the state is what it is, or what ended the last wait; `None` where nothing went wrong.
         updated_at: When the row was changed last, in UTC.
         number: Its place in the journal, from 1.
@@ -38,7 +39,7 @@ class JournalRow:
         ended_at: When the item was recorded as completed, failed, archived, rejected or abandoned.
         polls: How often the job was polled, by all runs; to a minute while it is active.
         tries: 1, and one more each time that the item was planned again by `Journal.retry` or `Journal.resolve`.
-        context: The context of the item.
+        context: The context of the item; `None` without one.
         traceparent: The W3C trace context of the span that created the job; `None` without a hook that makes spans.
         item_key: The key of the item, which is that of its first try; the `key` of a retry is `item_key#2` and so on.
         retried_as: The key of the next try; `None` for the newest one, which is the item as it stands.
