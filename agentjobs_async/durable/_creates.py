@@ -15,7 +15,7 @@ from agentjobs_async.durable._following import Following
 from agentjobs_async.durable.entry import DurableEntry, entry_of
 from agentjobs_async.telemetry.links import last_create
 
-_HELD_SECONDS: Final = 60.0  # until a create is tried again that the server refuses for its key, or that can't be sent
+_HELD_SECONDS: Final = 60.0  # between two tries of a create that was refused (401, 403) or could not be sent
 
 _logger: Final = logging.getLogger("agentjobs_async.durable")
 
@@ -70,7 +70,7 @@ class Creates:
     async def _run(self, item: ItemRun) -> None:
         create = self._under_way[item.key]
         try:
-            while not await self._is_over(item, create):  # noqa: ASYNC110 - it sends; it does not look
+            while not await self._try_to_send(item, create):  # noqa: ASYNC110 - it sends; it does not look
                 await asyncio.sleep(_HELD_SECONDS)
         finally:
             del self._under_way[item.key]
@@ -78,7 +78,7 @@ class Creates:
                 SessionClosedError(f"closed; {item.key!r:.200} is in the journal, and continues at the next start")
             )
 
-    async def _is_over(self, item: ItemRun, create: _Create) -> bool:
+    async def _try_to_send(self, item: ItemRun, create: _Create) -> bool:
         """Send the create as soon as it may go; return false when it is to be tried again later."""
         entries = self._item_tasks.context.entries
         try:

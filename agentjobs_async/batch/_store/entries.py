@@ -202,7 +202,7 @@ class Entries(Reader):
         """
         for left in _slices(self._left):
             sent = {"error": "the outcome of its create was not recorded", **self._changed("sent_at")}
-            marking = statements.mark_sending_unknown(_has_claim(left), **sent)
+            marking = statements.sending_to_unknown(_has_claim(left), **sent)
             await self._database.write(marking)
             self._left = {claim: key for claim, key in self._left.items() if claim not in left}
         taken: list[str] = []
@@ -329,14 +329,14 @@ class Entries(Reader):
 
     async def mark_sending_unknown(self) -> tuple[str, ...]:
         """Make the rows of a file unknown that its earlier owner was sending when it ended; return their keys."""
-        _, found = await self._database.write(statements.mark_sending_unknown(**self.unknown_columns()))
+        _, found = await self._database.write(statements.sending_to_unknown(**self.unknown_columns()))
         return tuple(key for (key,) in found)
 
     async def mark_unknown_of_dead_owners(self, patience: float) -> tuple[str, ...]:
         """Make the rows unknown whose owner has had no heartbeat for `patience` seconds; return their keys."""
         now = self._clock()
         is_dead = statements.owner_is_dead(now, patience)
-        marking = statements.mark_sending_unknown(is_dead, **self.unknown_columns())
+        marking = statements.sending_to_unknown(is_dead, **self.unknown_columns())
         found = await self._database.read(marking, commit=True)
         silent = OWNERS.c.seen_at < now - patience
         gone = delete(OWNERS).where(silent, statements.server_is_up_for(patience))

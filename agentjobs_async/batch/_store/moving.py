@@ -123,7 +123,7 @@ class _Moving:
             await _lock_rows(connection)
             if self.old.opened.is_shared:
                 await self._check_unused(connection)
-            await connection.execute(statements.mark_sending_unknown(**self.old.entries.unknown_columns()))
+            await connection.execute(statements.sending_to_unknown(**self.old.entries.unknown_columns()))
             await connection.execute(
                 insert(MOVES).values(direction=TO, mark=departure.mark, place=departure.place, ended=0)
             )

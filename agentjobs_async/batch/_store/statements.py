@@ -139,7 +139,7 @@ def _moving(
     return moving.values(state=literal_column(f"'{target}'"), **new, **dict(timed)).returning(*SHOWN)
 
 
-def mark_sending_unknown(*conditions: ColumnElement[bool], **values: Any) -> ReturningUpdate[Any]:
+def sending_to_unknown(*conditions: ColumnElement[bool], **values: Any) -> ReturningUpdate[Any]:
     """Make the rows unknown that are sending and meet all conditions, since their owner ended; return their keys."""
     rows = update(ENTRIES).where(_ROW.state == State.SENDING, *conditions)
     return rows.values(state=State.UNKNOWN, **values).returning(_ROW.key)
