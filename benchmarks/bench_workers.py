@@ -29,7 +29,8 @@ from measuring import Figures, Rounds, arguments, chosen, in_own_process, parsed
 from server import server
 
 from agentjobs_async import AgentJobsSession, PollPolicy
-from agentjobs_async.batch import BatchItem, BatchWorker, FleetLimits, Journal, Rate, State, run_batch
+from agentjobs_async.batch import BatchItem, BatchWorker, FleetLimits, Journal, Rate, run_batch
+from agentjobs_async.batch.states import open_in
 from agentjobs_async.engines.procrastinate import submit, work_off
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -41,7 +42,6 @@ BASE = "plain runner on SQLite"
 WORKERS = {"1 worker": 1, "2 workers": 2, "1 worker, with limits": 1}
 ACTIVE = 200
 POLLS = 3
-OPEN = (State.PLANNED, State.SENDING, State.ACTIVE)
 CLAIMS = 100
 ROWS = """
 INSERT INTO agentjobs_entries (key, prompt, project_id, state, job_id, sent_at, updated_at, changed_at)
@@ -115,7 +115,7 @@ async def hand_out(place: str, count: int, limits: FleetLimits) -> None:
 async def until_all_have_ended(place: str) -> None:
     """Wait until every item has ended."""
     async with Journal.open(place, read_only=True) as journal:
-        while (counts := await journal.counts()) and any(counts[state] for state in OPEN):
+        while open_in(await journal.counts()):
             await asyncio.sleep(0.05)
 
 

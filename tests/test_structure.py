@@ -102,7 +102,7 @@ LINES = {
     "_http": 1900,
     "_polling": 3409,
     "tracing": 269,
-    "batch": 7304,
+    "batch": 7312,
     "durable": 933,
     "engines": 479,
     "web": 545,

@@ -1,9 +1,10 @@
 """The states of an item, and the one table of the moves between them."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
-__all__ = ["ENDED", "MOVES", "RETRIED", "RETRIED_BY_KEY", "State", "origins"]
+__all__ = ["ENDED", "FAILED", "MOVES", "RETRIED", "RETRIED_BY_KEY", "State", "open_in", "origins"]
 
 
 class State(StrEnum):
@@ -47,10 +48,12 @@ class State(StrEnum):
     @property
     def has_failed(self) -> bool:
         """Whether it ended without a job that did its work: failed or rejected."""
-        return self in {State.FAILED, State.REJECTED}
+        return self in FAILED
 
 
 _JOB_ENDS: Final = (State.COMPLETED, State.FAILED, State.ARCHIVED)
+FAILED: Final = (State.FAILED, State.REJECTED)
+"""Ends without a job that did its work."""
 ENDED: Final = frozenset({*_JOB_ENDS, State.REJECTED, State.UNKNOWN, State.ABANDONED})
 """What a run does nothing about."""
 RETRIED: Final = frozenset({State.FAILED, State.ARCHIVED, State.REJECTED})
@@ -73,6 +76,11 @@ MOVES: Final[dict[State, frozenset[State]]] = {
     State.ABANDONED: frozenset(),
 }
 """Every move that a row may make, by the state it leaves. Terminal rows never go back: a retry is a row of its own."""
+
+
+def open_in(counts: Mapping[State, int]) -> int:
+    """Return how many of the items that were counted are open."""
+    return sum(number for state, number in counts.items() if state.is_open)
 
 
 def origins(target: State) -> frozenset[State]:

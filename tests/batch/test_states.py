@@ -1,4 +1,4 @@
-from agentjobs_async.batch.states import ENDED, MOVES, State, origins
+from agentjobs_async.batch.states import ENDED, MOVES, State, open_in, origins
 
 
 def test_moves() -> None:
@@ -17,6 +17,12 @@ def test_moves() -> None:
     }
     assert set(MOVES) == set(State)
     assert {state for state in State if not MOVES[state]} == ENDED - {State.UNKNOWN}
+
+
+def test_open() -> None:
+    """What a run has something to do about is counted: neither ends nor what is unknown."""
+    assert open_in(dict.fromkeys(State, 2)) == 6
+    assert open_in(dict.fromkeys(ENDED, 2)) == 0
 
 
 def test_order() -> None:
