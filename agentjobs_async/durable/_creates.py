@@ -139,7 +139,6 @@ class Creates:
             except JournalError as error:
                 _logger.warning("the job of %r is recorded later: %s", item.key, error)
         self._item_tasks.context.unrecorded.forget(item.key)
-        if (
-            row is not None and row.state.is_open and create.followed
-        ):  # else it was settled by other means, and is followed as that
+        # Else it was settled by other means, and is followed as that.
+        if row is not None and row.state.is_open and create.followed:
             self._following.start(item.row, ref, last_create.get())

@@ -21,9 +21,7 @@ _ANSWERED_WITHIN: Final = 0.5  # of the patience: a beat that takes longer is be
 _SURE_FOR: Final = 0.75  # of the patience: the rest is for clocks that run unequally, and for bytes on their way
 _CLAIMED_WITHIN: Final = 0.5  # of the patience: a claim is sent no later than this after it was asked for
 _PARTING_SECONDS: Final = 1.0  # to say that the owner leaves; otherwise its silence shows it, later
-_USED: Final = (
-    0.95  # of the limit of polls: they are under way for unequal times, and some arrive closer than they left
-)
+_USED: Final = 0.95  # of the limit of polls: they take unequal times, and some arrive closer than they left
 
 _logger: Final = logging.getLogger("agentjobs_async.batch")
 
