@@ -109,7 +109,7 @@ LINES = {
     "report": 2248,
     "testing": 2347,
     "prometheus": 123,
-    "cli": 6863,
+    "cli": 6869,
 }
 """Of each room."""
 

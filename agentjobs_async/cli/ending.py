@@ -10,6 +10,7 @@ from attrs import frozen
 from agentjobs_async import JobRef, JournalError
 from agentjobs_async.batch import Journal, JournalRow, State
 from agentjobs_async.batch._monitoring import ActiveJobs
+from agentjobs_async.batch.states import FAILED, open_in
 from agentjobs_async.cli._input.own_journals import count_of_retried
 from agentjobs_async.cli._input.tasks import Refusal
 from agentjobs_async.cli._output.github import StepSummary
@@ -118,7 +119,7 @@ class Ending:
         show_unknown(self.context.screen, unknown, self.journal.address if lasts else None)
         if not self.journal._opened.is_in_place:
             self._show_jobs(await self._known_jobs(), "The journal was moved, removed or replaced")
-        elif any(number for state, number in counts.items() if state.is_open):
+        elif open_in(counts):
             await self._show_time_left()
             self._show_way_on(counts)
         elif not self.is_own or (self._outlives_the_command and (unknown or retried)):  # else it is about to be removed
@@ -170,7 +171,7 @@ class Ending:
 
     def _show_retry(self, counts: Mapping[State, int], retried: int) -> None:
         """Show the command that tries failed items again, if there are any that may have another try."""
-        failed = sum(counts[state] for state in State if state.has_failed) if self.max_tries == 1 else retried
+        failed = sum(counts[state] for state in FAILED) if self.max_tries == 1 else retried
         bound = [] if self.max_tries in {1, None} else ["--max-tries", str(self.max_tries)]
         show_retry(self.context.screen, self.journal.address, failed, self.to_resume, bound)
 

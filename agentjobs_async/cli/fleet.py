@@ -13,6 +13,7 @@ import click
 from agentjobs_async import InvalidInputError, JournalError
 from agentjobs_async._text import one_line
 from agentjobs_async.batch import BatchResult, BatchWorker, FleetLimits, Journal, State
+from agentjobs_async.batch.states import open_in
 from agentjobs_async.cli._input.limits import Duration, changed_limits, number_of, rate_of, rate_text, whole_of
 from agentjobs_async.cli._input.options import (
     COUNT,
@@ -236,7 +237,7 @@ async def _ended_counts(journal: Journal) -> Mapping[State, int] | None:
     """Return how many items ended in which state; `None` while one has not, or while the database is gone."""
     with suppress(JournalError):
         counts = await journal.counts()
-        if not any(number for state, number in counts.items() if state.is_open):
+        if not open_in(counts):
             return counts
     return None
 

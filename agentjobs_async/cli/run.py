@@ -12,6 +12,7 @@ from attrs import frozen
 
 from agentjobs_async import AgentJobsSession, InvalidInputError
 from agentjobs_async.batch import Batch, BatchItem, Journal, Refusals, State, Where, run_batch
+from agentjobs_async.batch.states import FAILED
 from agentjobs_async.cli._input import own_journals
 from agentjobs_async.cli._input.limits import Duration, kept_limits
 from agentjobs_async.cli._input.options import (
@@ -290,8 +291,7 @@ class _Run:
     async def to_the_end(self, refusals: Sequence[Refusal]) -> int:
         """Run the journal to its end, and return the exit code."""
         if self.ending.max_tries != 1:
-            failed = Where(states=[state for state in State if state.has_failed])
-            await self.journal.retry(where=failed, max_tries=self.ending.max_tries)
+            await self.journal.retry(where=Where(states=FAILED), max_tries=self.ending.max_tries)
         await self._write_known(refusals)
         fault: Exception | None = None
         try:

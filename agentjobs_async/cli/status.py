@@ -15,6 +15,7 @@ from agentjobs_async._text import span
 from agentjobs_async.batch import FleetLimits, Journal, JournalRow, State, Where
 from agentjobs_async.batch._monitoring import ActiveJobs, is_at_work, workers_of
 from agentjobs_async.batch._store.file_lock import is_owned
+from agentjobs_async.batch.states import FAILED, open_in
 from agentjobs_async.cli._input.options import filter_options, journal_argument
 from agentjobs_async.cli._input.own_journals import directory, left_journals
 from agentjobs_async.cli._output.github import StepSummary
@@ -77,7 +78,7 @@ async def _show(context: Context, journal: str, form: str, where: Where, *, is_s
         is_live = opened.moved_to is None and is_at_work(await workers_of(opened))
         counts = await opened.counts()
         words = tally(counts)
-        if is_table and is_live and any(number for state, number in counts.items() if state.is_open):
+        if is_table and is_live and open_in(counts):
             screen.lines(head_lines(await _Watched(opened).look(), screen.columns), wrap=False)
         elif form != "jsonl":
             screen.line(words)
@@ -113,11 +114,11 @@ async def _show_ways_on(context: Context, journal: Journal, given: str, counts: 
     place = journal.address if journal.is_shared else given
     if counts[State.UNKNOWN]:
         show_unknown(screen, await journal.unknown(), place)
-    if any(number for state, number in counts.items() if state.is_open):
+    if open_in(counts):
         screen.notice("No process works on it; continue with:")
         screen.command(f"  {resume_command(place, [])}")
     else:
-        show_retry(screen, place, sum(number for state, number in counts.items() if state.has_failed), [])
+        show_retry(screen, place, sum(counts[state] for state in FAILED), [])
 
 
 async def _pages(journal: Journal, where: Where, counts: Mapping[State, int]) -> AsyncIterator[list[JournalRow]]:

@@ -12,6 +12,7 @@ from platformdirs import user_state_path
 
 from agentjobs_async import InvalidInputError, JournalError, batch
 from agentjobs_async.batch import State
+from agentjobs_async.batch.states import FAILED
 
 if TYPE_CHECKING:
     from agentjobs_async.batch import Journal
@@ -109,7 +110,7 @@ async def count_of_retried(journal: "Journal", max_tries: int | None) -> int:
     """
     if max_tries == 1:
         return 0
-    failed = journal.rows(where=batch.Where(states=[state for state in State if state.has_failed]))
+    failed = journal.rows(where=batch.Where(states=FAILED))
     return sum([max_tries is None or row.tries < max_tries async for row in failed])
 
 

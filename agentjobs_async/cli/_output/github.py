@@ -7,6 +7,7 @@ from typing import Final
 
 from agentjobs_async._text import one_line
 from agentjobs_async.batch import JournalRow, State
+from agentjobs_async.batch.states import FAILED
 from agentjobs_async.cli._output.columns import in_words
 from agentjobs_async.cli._output.results import entry_of_row
 from agentjobs_async.cli._output.screen import Screen
@@ -24,7 +25,7 @@ class StepSummary:
 
     def __init__(self) -> None:
         self._table = MarkdownTable()
-        self._failed: dict[State, list[JournalRow]] = {state: [] for state in State if state.has_failed}
+        self._failed: dict[State, list[JournalRow]] = {state: [] for state in FAILED}
 
     def add(self, rows: Sequence[JournalRow]) -> None:
         """Add items."""

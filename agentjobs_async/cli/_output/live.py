@@ -11,6 +11,7 @@ from agentjobs_async import Estimate
 from agentjobs_async._text import span
 from agentjobs_async.batch import State
 from agentjobs_async.batch._monitoring import WorkerState
+from agentjobs_async.batch.states import open_in
 from agentjobs_async.cli._output.columns import columns_of, cut_at_a_word, cut_in_the_middle, padded, shortened
 from agentjobs_async.cli._output.screen import Styled, styled_status
 
@@ -115,7 +116,7 @@ class View:
     @property
     def open(self) -> int:
         """The number of items that have not ended."""
-        return sum(number for state, number in self.counts.items() if state.is_open)
+        return open_in(self.counts)
 
     def number(self, *states: State) -> int:
         """Return the number of items in some states."""
