@@ -102,7 +102,7 @@ LINES = {
     "_http": 1900,
     "_polling": 3409,
     "tracing": 269,
-    "batch": 7310,
+    "batch": 7301,
     "durable": 932,
     "engines": 479,
     "web": 545,

@@ -134,7 +134,7 @@ class Batch(AsyncIterator[BatchResult]):
         self._item_tasks, limits = item_tasks, item_tasks.context.limits
         self._results = asyncio.Queue(limits.max_active)
         self._feed = Feed(item_tasks, self._items, limits.limit, self._run, self._deliver)
-        feeding = item_tasks.start_helper(self._feed.read(self._journal._opened.take_unknown()), Phase.NO_CREATES)
+        feeding = item_tasks.start_helper(self._feed.read(), Phase.NO_CREATES)
         _ = item_tasks.start_helper(item_tasks.record_seen(), Phase.LEFT)
         _ = item_tasks.start_helper(self._end_results(item_tasks, feeding), Phase.LEFT)
         return self

@@ -387,6 +387,8 @@ async def test_leaving_cuts_what_hangs(file_journal: Journal) -> None:
         left = loop.time()
     assert loop.time() - left == pytest.approx(10, abs=1)
     assert [row.key for row in await file_journal.unknown()] == ["k0"]
+    assert outcomes(await run(session, (), file_journal)) == {"k0": "unknown"}
+    assert await run(session, (), file_journal) == []
 
 
 async def test_leaving_early_leaves_no_task(file_journal: Journal) -> None:

@@ -29,17 +29,17 @@ Items = Iterable[BatchItem] | AsyncIterable[BatchItem]
 _Rows = AsyncGenerator[JournalRow | BatchResult, None]
 
 
-async def earlier(entries: Entries, became_unknown: Iterable[str], last: int, told: set[int]) -> _Rows:
+async def earlier(entries: Entries, last: int, told: set[int]) -> _Rows:
     """Yield the results of rows that became unknown, then the other rows that have a job.
 
     Args:
         entries: The journal's rows.
-        became_unknown: Keys whose rows became unknown because an earlier owner ended.
         last: The highest number of a row of earlier runs.
         told: Gets the numbers of the rows whose results were yielded. Each may be resolved while the run goes on, and
             is left to the next run then: a run gives one result of an item.
     """
-    for key in became_unknown:
+    while entries.became_unknown:
+        key = entries.became_unknown.pop(0)
         row = (await entries.get_many([key])).get(key)  # as late as possible: those before it may have waited
         if row is not None and row.state is State.UNKNOWN:
             told.add(row.number)
@@ -232,12 +232,12 @@ class Feed:
                         del self._backlog[project]
         self._notify()
 
-    async def read(self, became_unknown: tuple[str, ...]) -> None:
+    async def read(self) -> None:
         """Begin everything, until nothing is left or the limit is reached."""
         entries = self._context.entries
         last = await entries.last_number()
         await self._planned.open(last)
-        await self._read(earlier(entries, became_unknown, last, self._told), self._add_job)
+        await self._read(earlier(entries, last, self._told), self._add_job)
         self._earlier_read = True
         tasks = [
             asyncio.create_task(self._read_new(last)),

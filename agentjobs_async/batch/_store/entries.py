@@ -98,11 +98,13 @@ class Entries(Reader):
 
     Attributes:
         owner: Who claims rows by these calls.
+        became_unknown: Keys of rows that these calls made unknown since the sender ended, until a run tells of them.
     """
 
     def __init__(self, database: Database, clock: Callable[[], Moment], lock: FileLock | None = None) -> None:
         super().__init__(database, clock)
         self.owner: str = f"{gethostname()}:{os.getpid()}:{uuid4().hex}"  # the last part alone is unique
+        self.became_unknown: list[str] = []
         self._lock = lock
         self._mask: Callable[[str], str] = str
         # Claims without an answer: which key each is of, and the loop time at which that was noticed.
@@ -203,7 +205,7 @@ class Entries(Reader):
         for left in _slices(self._left):
             sent = {"error": "the outcome of its create was not recorded", **self._changed("sent_at")}
             marking = statements.sending_to_unknown(_has_claim(left), **sent)
-            await self._database.write(marking)
+            self.became_unknown += (key for (key,) in (await self._database.write(marking))[1])
             self._left = {claim: key for claim, key in self._left.items() if claim not in left}
         taken: list[str] = []
         unsent = {"sent_at": None, "claimed_at": None, "error": None}
@@ -327,21 +329,22 @@ class Entries(Reader):
         now = (await self.get_many([row.key]))[row.key]  # it is so where a commit was repeated
         return (now.state, now.job_id) == (State.ABANDONED, row.job_id)
 
-    async def mark_sending_unknown(self) -> tuple[str, ...]:
-        """Make the rows of a file unknown that its earlier owner was sending when it ended; return their keys."""
+    async def mark_sending_unknown(self) -> None:
+        """Make the rows of a file unknown that its earlier owner was sending when it ended."""
         _, found = await self._database.write(statements.sending_to_unknown(**self.unknown_columns()))
-        return tuple(key for (key,) in found)
+        self.became_unknown += (key for (key,) in found)
 
     async def mark_unknown_of_dead_owners(self, patience: float) -> tuple[str, ...]:
         """Make the rows unknown whose owner has had no heartbeat for `patience` seconds; return their keys."""
         now = self._clock()
         is_dead = statements.owner_is_dead(now, patience)
         marking = statements.sending_to_unknown(is_dead, **self.unknown_columns())
-        found = await self._database.read(marking, commit=True)
+        found = tuple(key for (key,) in await self._database.read(marking, commit=True))
+        self.became_unknown += found
         silent = OWNERS.c.seen_at < now - patience
         gone = delete(OWNERS).where(silent, statements.server_is_up_for(patience))
         await self._database.read(gone, commit=True)
-        return tuple(key for (key,) in found)
+        return found
 
     async def follow(self, keys: Sequence[str]) -> None:
         """Record that this owner waits for items which another one had begun."""

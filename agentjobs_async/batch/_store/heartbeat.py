@@ -65,14 +65,12 @@ class Heartbeat:
     It has a connection of its own: no heartbeat waits for anything else that the owner does.
 
     Attributes:
-        became_unknown: Keys of rows that became unknown, until `Opened.take_unknown` takes them.
         patience: Seconds without a heartbeat after which an owner is taken for dead.
         polls: The owner's share of the journal's polls.
         life: Changes when a heartbeat came so late that the owner may have been taken for dead before it.
     """
 
     def __init__(self, database: Database, entries: Entries, patience: float) -> None:
-        self.became_unknown: list[str] = []
         self.patience = patience
         self.life: int = 0
         self.polls: PollSharing = PollSharing(database, entries, patience, self)
@@ -153,7 +151,6 @@ class Heartbeat:
         found = await self._entries.mark_unknown_of_dead_owners(self.patience)
         if found:
             _logger.warning("%d creates became unknown: their owners are gone", len(found))
-        self.became_unknown += found
         await self._entries.take_back()
 
 

@@ -40,7 +40,6 @@ class Opened:
         heartbeat: The heartbeats of an owner on PostgreSQL.
         read_only: As given.
         owner_timeout: As given.
-        became_unknown: Keys of rows that opening made unknown, since their owner had ended.
         moves: The moves that the journal has recorded, by their directions.
     """
 
@@ -58,7 +57,6 @@ class Opened:
         self.entries: Entries | None = None
         self.lock: FileLock | None = None
         self.heartbeat: Heartbeat | None = None
-        self.became_unknown: tuple[str, ...] = ()
         self.moves: dict[str, Move] = {}
         self._moving = moving
         self.read_only = read_only
@@ -135,13 +133,6 @@ class Opened:
 
         return connect_arguments(self.place)
 
-    def take_unknown(self) -> tuple[str, ...]:
-        """Return the keys of rows that became unknown because their owner ended, once: found by opening, or since."""
-        taken, self.became_unknown = self.became_unknown, ()
-        if self.heartbeat is not None:
-            taken, self.heartbeat.became_unknown = (*taken, *self.heartbeat.became_unknown), []
-        return taken
-
     async def share_polls(self, sharer: object, polls_per_second: float | None, session: AgentJobsSession) -> None:
         """Limit a session to its part of the journal's polls per second, until `stop_sharing_polls` of `sharer`.
 
@@ -180,7 +171,7 @@ class Opened:
         entries = self._begin(FileBackend(path, read_only=self.read_only), time.time)
         await self._read_moves(entries)
         if not self.read_only:
-            self.became_unknown = await entries.mark_sending_unknown()
+            await entries.mark_sending_unknown()
 
     async def _open_server(self, address: ServerAddress) -> None:
         from agentjobs_async.batch._store import postgresql  # noqa: PLC0415 - its dialect takes long to import

@@ -158,7 +158,8 @@ async def test_resolved_before_it_is_told(journal: Journal) -> None:
         await move(journal, key, State.SENDING)
         await move(journal, key, State.UNKNOWN)
     told: set[int] = set()
-    found = earlier(journal._entries, ("k0", "k1"), 2, told)
+    journal._entries.became_unknown = ["k0", "k1"]
+    found = earlier(journal._entries, 2, told)
     first = await anext(found)
     await journal.resolve("k1", job_id="job_1")
     rest = [one async for one in found]

@@ -75,7 +75,7 @@ async def _is(journal: Journal, key: str, state: State) -> bool:
 
 
 async def _told(journal: Journal) -> bool:
-    return journal._opened.take_unknown() == ("k0",)
+    return journal._entries.became_unknown == ["k0"]
 
 
 async def test_late_answers(laid_out: str) -> None:
