@@ -167,7 +167,8 @@ def _unseen(
         for (_, first, goes_on), (second, _, _) in pairwise(sorted([*times, *((run, run, False) for run in runs)])):
             is_late = goes_on and second - first > allowed and second not in runs
             if is_late and not any(begin < second and first < end for begin, end in disturbed):
-                near = [one for one in held_back[sender] if first - _MAX_RETRY_AFTER < one.heard < second]
+                longest = _MAX_RETRY_AFTER + _LONGEST_RELEASE
+                near = [one for one in held_back[sender] if first - longest < one.heard < second]
                 # Two projects that are refused hold all others, and so do two jobs that are not served.
                 all_held = len({one.project for one in near}) > 1
                 all_held |= len({one.subject for one in near if one.status == 503}) > 1
