@@ -107,7 +107,7 @@ class Creates:
             item.over = True
             create.answer(entry_of(item.row, item.project_id, sent))
             if create.followed:
-                self._following.start(item.row, sent, last_create.get(), late=sending.is_late)
+                self._following.start(item.row, sent, last_create.get())
         elif sent.result is not None:
             item.over = True
             error = sent.result.error or AgentJobsError("the create gave no job")

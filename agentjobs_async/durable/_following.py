@@ -126,13 +126,10 @@ class Following:
             followed = self._followed_of(row, ref, row.state)
             self._start(followed, self._tell_row(followed, row))
 
-    def start(self, row: JournalRow, target: AgentJob | JobRef, traceparent: str | None, *, late: bool = False) -> None:
-        """Follow the job of a row, which the span `traceparent` created, in place of what was followed under its key.
-
-        `late`: its create took so long that another owner may have taken the row over as unknown.
-        """
+    def start(self, row: JournalRow, target: AgentJob | JobRef, traceparent: str | None) -> None:
+        """Follow the job of a row, created by the span `traceparent`, in place of what was followed under its key."""
         followed = self._followed_of(row, target.ref if isinstance(target, AgentJob) else target, State.ACTIVE)
-        self._start(followed, self._run(followed, target, traceparent, late=late))
+        self._start(followed, self._run(followed, target, traceparent))
 
     def tell(self, row: JournalRow, state: State, error: Exception) -> None:
         """Call `on_end` for a create that gave no job."""
@@ -187,11 +184,9 @@ class Following:
         if self._followed.get(followed.key) is followed:
             del self._followed[followed.key]
 
-    async def _run(self, followed: Followed, target: AgentJob | JobRef, traceparent: str | None, *, late: bool) -> None:
+    async def _run(self, followed: Followed, target: AgentJob | JobRef, traceparent: str | None) -> None:
         """Wait for the end of a job, record it, and tell of it."""
         resumed_from.set(traceparent)
-        if late:
-            await _retried(partial(self.entries.follow, [followed.key]))
         while True:
             ended = await result_of(self._wait(followed, target))
             if isinstance(ended, SessionClosedError):

@@ -117,6 +117,30 @@ def _submitting(before: set[asyncio.Task[Any]]) -> list[asyncio.Task[Any]]:
     return [task for task in asyncio.all_tasks() - before if DurableJobs._submit.__qualname__ in repr(task)]
 
 
+@pytest.mark.parametrize("fault", ["", "429 on=create retry-after=1"])
+async def test_create_of_an_owner_that_leaves(journals: tuple[Journal, Journal], fault: str) -> None:
+    """What is answered late to an owner that leaves is continued by the one that had taken it over as unknown."""
+    listener = Listener()
+    async with HeldEmulator(speed=20) as emulator, emulator.session(project_id="docs") as session:
+        if fault:
+            await emulator.inject(fault, prompt="Hello")
+        async with (
+            DurableJobs(session, journals[1], on_end=listener.on_end),
+            DurableJobs(session, journals[0]) as one,
+        ):
+            submitting = asyncio.create_task(one.submit("k", "Hello"))
+            await emulator.arrived.wait()
+            async with taken_for_dead(journals[0], journals[1]):
+                await listener.ends(1)
+            leaving = asyncio.create_task(one.aclose())
+            emulator.release.set()
+            await leaving
+            await asyncio.wait([submitting])
+            await listener.ends(2)
+    assert listener.called == [("k", "CreateOutcomeUnknownError"), ("k", "completed")]
+    assert emulator.agents_started == {"Hello": 1}
+
+
 async def test_create_that_was_taken_for_unknown(journals: tuple[Journal, Journal]) -> None:
     """A create that is answered after its owner was taken for dead: unknown is told first, then the end of its job."""
     first, second = Listener(), Listener()

@@ -116,11 +116,6 @@ class ItemCreate:
     item: ItemRun
     _lease: Lease | None = field(default=None, init=False)
 
-    @property
-    def is_late(self) -> bool:
-        """Whether another owner may have taken this one for dead since the last claim was asked for."""
-        return self._lease is not None and not self._lease.holds()
-
     async def run(self) -> AgentJob | Ended:
         """Return the job, whose id is in the journal then; send the create as often as no agent was started for sure.
 

@@ -226,14 +226,16 @@ class Entries(Reader):
             claim: The claim. It is also released where the row has become unknown meanwhile.
         """
         text = None if error is None else self._text(error)
-        return await self._move(key, State.PLANNED, claim=claim, error=text, sent_at=None, claimed_at=None)
+        values: dict[str, Any] = {"owner": self.owner, "error": text, "sent_at": None, "claimed_at": None}
+        return await self._move(key, State.PLANNED, claim=claim, **values)
 
     async def mark_created(self, key: str, ref: JobRef, traceparent: str | None = None) -> JournalRow | None:
         """Record a job's id, and the span that created it, even where the row has become unknown meanwhile.
 
-        Return the row if this moved it.
+        Return the row if this moved it. This owner has it then: who had taken it over as unknown looks at it no more.
         """
-        values = {"job_id": ref.job_id, "project_id": ref.project_id, "error": None, "traceparent": traceparent}
+        job = {"job_id": ref.job_id, "project_id": ref.project_id}
+        values = {**job, "owner": self.owner, "error": None, "traceparent": traceparent}
         return await self._move(key, State.ACTIVE, ("sent_at", "created_at", "seen_at"), **values)
 
     async def keep_job(self, key: str, ref: JobRef, traceparent: str | None) -> JournalRow | None:
