@@ -17,6 +17,7 @@ from agentjobs_async.batch._store.schema import OWNERS, Moment
 from agentjobs_async.batch._store.writer import Database
 
 _BEATS: Final = 4  # within the patience: some may get lost
+_LONGEST_GAP_SECONDS: Final = 7.5  # who does not know the patience, as a move, takes an owner for dead after 30 s
 _ANSWERED_WITHIN: Final = 0.5  # of the patience: a beat that takes longer is begun anew, over a new connection
 _SURE_FOR: Final = 0.75  # of the patience: the rest is for clocks that run unequally, and for bytes on their way
 _CLAIMED_WITHIN: Final = 0.5  # of the patience: a claim is sent no later than this after it was asked for
@@ -85,6 +86,11 @@ class Heartbeat:
         """Whether the last recorded heartbeat still keeps other owners from taking this one for dead."""
         return self._heard.age() < self.patience * _SURE_FOR
 
+    @property
+    def gap(self) -> float:
+        """Seconds from one heartbeat to the next."""
+        return min(self.patience / _BEATS, _LONGEST_GAP_SECONDS)
+
     async def begin(self) -> None:
         """Record the first heartbeat, and start the others."""
         await self._beat()
@@ -124,7 +130,7 @@ class Heartbeat:
 
     async def _beat_on(self) -> None:
         while True:
-            await asyncio.sleep(self.patience / _BEATS)
+            await asyncio.sleep(self.gap)
             await _logged(self._beat)  # callers learn of a database that is gone by their own writes
             await _logged(self.polls.renew)
             # In a task of its own: a sweep may wait for a row that another owner has locked, and a beat must not.

@@ -30,6 +30,7 @@ async def owner(database: str, beats: float = NEVER / BEAT_SECONDS) -> AsyncIter
     """An owner that is taken for dead by no stall of the machine, and beats often all the same."""
     with pytest.MonkeyPatch.context() as patch, server_is_up():
         patch.setattr(beating, "_BEATS", beats)
+        patch.setattr(beating, "_LONGEST_GAP_SECONDS", NEVER)
         async with Journal.open(database, owner_timeout=NEVER) as journal:
             yield journal
 
@@ -38,6 +39,15 @@ async def claimed(journal: Journal, key: str) -> str:
     claim = await journal._entries.claim(key)
     assert isinstance(claim, str)
     return claim
+
+
+async def test_gap(laid_out: str) -> None:
+    """However patient an owner's journal is, it beats so often that a move within 30 s finds it alive."""
+    async with (
+        Journal.open(laid_out, owner_timeout=240.0) as patient,
+        Journal.open(laid_out, owner_timeout=2.0) as other,
+    ):
+        assert (heartbeat_of(patient).gap, heartbeat_of(other).gap) == (7.5, 0.5)
 
 
 async def test_many_owners(laid_out: str) -> None:
