@@ -102,7 +102,7 @@ LINES = {
     "_http": 1900,
     "_polling": 3409,
     "tracing": 269,
-    "batch": 7304,
+    "batch": 7309,
     "durable": 927,
     "engines": 479,
     "web": 545,

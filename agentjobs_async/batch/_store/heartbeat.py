@@ -181,9 +181,12 @@ class PollSharing:
         self._recorded = False
 
     async def begin(self, on_share: Callable[[PollShare | None], None]) -> None:
-        """Call `on_share` with the owner's share, or with `None` for any number of polls, now and at each beat."""
+        """Call `on_share` with the owner's share, or with `None` for any number of polls, now and at each beat.
+
+        The first share is asked for with the patience of a run: the connection of the heartbeats may have been cut.
+        """
         self._on_share = on_share
-        await self.renew()
+        await self._renew(self._entries._database)  # noqa: SLF001 - private to other rooms
 
     def end(self) -> None:
         """Ask for no share any more; the next beat gives up the last one."""
@@ -191,26 +194,28 @@ class PollSharing:
 
     async def renew(self) -> None:
         """Ask for the owner's share."""
-        if self._on_share is None:
-            if self._recorded:
-                polling = update(OWNERS).where(OWNERS.c.owner == self._entries.owner, OWNERS.c.polls.is_not(None))
-                await self._database.write(polling.values(polls=None))
-                self._recorded = False
-            return
+        if self._on_share is not None:
+            await self._renew(self._database)
+        elif self._recorded:
+            polling = update(OWNERS).where(OWNERS.c.owner == self._entries.owner, OWNERS.c.polls.is_not(None))
+            await self._database.write(polling.values(polls=None))
+            self._recorded = False
+
+    async def _renew(self, database: Database) -> None:
         held = self._held()
-        await self._ask(held)
+        await self._ask(held, database)
         if self._held() < held:  # what it does not use any more can now be recorded as free
-            await self._ask(self._held())
+            await self._ask(self._held(), database)
 
     def _held(self) -> float:
         return self._share.per_second if self._share is not None and self._heartbeat.is_sure else 0.0
 
-    async def _ask(self, held: float) -> None:
+    async def _ask(self, held: float, database: Database) -> None:
         """Use the share that the journal grants; `held` is what the owner has used until now, in polls per second."""
         asking = share_polls(self._entries.owner, held, self._patience, _USED, self._entries.now())
         self._recorded = True
         # As a claim: the lock of all owners must not wait for this process to commit.
-        _, rows = await self._database.write(asking, claims=True)
+        _, rows = await database.write(asking, claims=True)
         if self._on_share is None:
             return  # it ended meanwhile
         per_second, number, pollers, moment = tuple(rows[0])

@@ -4,10 +4,12 @@ from typing import Any
 
 import pytest
 
-from agentjobs_async.batch import BatchWorker, FleetLimits, Journal
+from agentjobs_async.batch import BatchItem, BatchWorker, FleetLimits, Journal, State
+from agentjobs_async.batch._store import heartbeat as beating
 from agentjobs_async.batch._store.heartbeat import share_polls
 from tests.batch.silence import NEVER, be_silent, heartbeat_of
 from tests.batch.stage import FakeSession
+from tests.postgresql import execute
 
 LIMIT = 12.0
 WHOLE = 0.95 * LIMIT  # what the owners share
@@ -17,8 +19,9 @@ Polling = Callable[[Journal], Awaitable[FakeSession]]
 
 
 @pytest.fixture
-async def owners(laid_out: str) -> AsyncIterator[Owners]:
+async def owners(laid_out: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Owners]:
     """Three owners that give no sign of life within a test, but by `beat`."""
+    monkeypatch.setattr(beating, "_LONGEST_GAP_SECONDS", NEVER)
     one, two, three = (Journal.open(laid_out, owner_timeout=NEVER) for _ in range(3))
     async with one, two, three:
         await one.set_limits(FleetLimits(polls_per_second=LIMIT))
@@ -43,6 +46,18 @@ async def beat(*journals: Journal) -> None:
     """Ask for the share of polls of each of these owners, as each beat does."""
     for journal in journals:
         await heartbeat_of(journal).polls.renew()
+
+
+async def test_a_connection_that_was_cut(laid_out: str) -> None:
+    """A worker that is entered after the connections of an open journal were cut polls as if they had not been."""
+    others = "datname = current_database() AND pid <> pg_backend_pid()"
+    async with Journal.open(laid_out, owner_timeout=NEVER) as journal:
+        for key in ("k0", "k1"):
+            async with BatchWorker(FakeSession().session, journal) as worker:
+                await journal.add([BatchItem(key, "Hello")])
+                assert await worker.run([key]) == ()
+            execute(laid_out, f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {others}")  # noqa: S608 - the tests' own words
+            assert (await journal.counts())[State.COMPLETED] > 0
 
 
 async def test_who_joins_waits(owners: Owners, polling: Polling) -> None:
