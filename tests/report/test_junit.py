@@ -1,3 +1,4 @@
+from http import HTTPStatus
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -22,7 +23,7 @@ async def test_cases(tmp_path: Path) -> None:
     said = [child.get("message") for case in root.iter("testcase") for child in case if child.tag == "failure"]
     assert [words.partition(" (job_")[0] for words in map(str, said)] == [
         "the agent failed",
-        "HTTP 422: Unprocessable Entity",
+        f"HTTP 422: {HTTPStatus(422).phrase}",
         "the job was archived",
     ]
     assert (cases["page-4"], cases["page-9"]) == (["error"], ["skipped"])
