@@ -127,13 +127,18 @@ def _is_binding(world: World, one: Request, ledger: Ledger) -> bool:
     """Return whether the Retry-After of an answer holds for what its sender sends next."""
     if one.retry_after is None or one.is_cut:
         return False
-    if world.stalled(one.left, one.heard):  # its sender may have found the answer and its own time-out at once
+    if _may_be_unread(world, one):
         return False
     if one.kind == "create":
         return one.status == 429
     if one.is_good:
         return not (one.is_end or one.sender in ledger.own_get_job)  # whose `get_job` returns the job alone
     return one.status in _TRANSIENT  # others may end the wait, and a new one is its caller's
+
+
+def _may_be_unread(world: World, one: Request) -> bool:
+    """Return whether its sender stood still meanwhile, and may have found the answer and its own time-out at once."""
+    return world.stalled(one.left, one.heard)
 
 
 def _held_for(one: Request) -> float:
@@ -261,7 +266,8 @@ def _wait(world: World, service: Service, wait: Wait, polls: list[Request], ledg
     is_slow = wait.way == "updates" and any(fault.where == "call" for fault in world.happened)  # the reader itself
     if late > 0.25 and not is_slow and not world.stalled(wait.begun, wait.ended):
         yield f"P7: {wait} ended {late:g} s late"
-    seen = [one for one in polls if one.is_good and not one.is_cut and wait.begun < one.heard <= wait.ended]
+    read = [one for one in polls if one.is_good and not one.is_cut and not _may_be_unread(world, one)]
+    seen = [one for one in read if wait.begun < one.heard <= wait.ended]
     if isinstance(wait.error, WaitTimeoutError):
         if any(one.is_end and one.heard < wait.begun + wait.timeout - 1e-3 for one in seen):
             yield f"P7: {wait} timed out, with the end in hand"
