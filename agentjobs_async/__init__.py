@@ -10,7 +10,7 @@
 #   tracker session    JobTracker; AgentJobsSession, which joins _http and _polling
 #   batch              run_batch, Journal; batch/_store holds the rows                 (SQLAlchemy)
 #   engines            the same batch on many machines                                 (Procrastinate)
-#   web                HTTP answers, events, signed tokens                 (itsdangerous)
+#   web                HTTP answers, events, draining at a signal
 #   testing            the emulator of the service
 #   tracing prometheus hooks for OpenTelemetry and for Prometheus
 #   cli                the command line                                                (click, rich)

@@ -7,7 +7,6 @@ from typing import Final
 _EXTRAS: Final = {
     **dict.fromkeys(("click", "platformdirs", "rich"), "cli"),
     **dict.fromkeys(("filelock", "sqlalchemy"), "batch"),
-    "itsdangerous": "web",
     **dict.fromkeys(("procrastinate", "psycopg"), "procrastinate"),
     "jinja2": "report",
     "opentelemetry": "otel",

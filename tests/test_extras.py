@@ -57,10 +57,3 @@ def test_another_missing_module() -> None:
     """A missing module of no extra keeps Python's own error."""
     (line,) = told(("agentjobs_async.batch.limits", "from agentjobs_async.batch import Rate")).values()
     assert line.startswith("ModuleNotFoundError: import of agentjobs_async.batch.limits")
-
-
-def test_missing_signatures() -> None:
-    """Without itsdangerous the room of web backends can be imported; only signed tokens need the extra."""
-    importing = ("itsdangerous", "from agentjobs_async.web import *")
-    signing = ("itsdangerous", "from agentjobs_async.web import *; SignedTokens('x' * 16)")
-    assert told(importing, signing) == {signing: needing("agentjobs_async.web.SignedTokens", "web")}

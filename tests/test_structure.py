@@ -52,7 +52,7 @@ ROOMS: dict[str, set[str]] = {
     "batch": {"", "_extras", "_loop", "_polling", "_text", "_validation", "errors", "learning", "telemetry"},
     "durable": {"", "_extras", "_loop", "_polling", "_validation", "batch", "telemetry"},  # a followed job is a wait
     "engines": {"", "_extras", "_validation", "batch"},
-    "web": {"", "_extras", "_validation"},
+    "web": {"", "_validation"},
     "report": {"", "_extras", "_text", "_validation", "batch", "web"},  # the live page sends server-sent events
     "testing": {"", "_validation"},
     "tracing": {"_extras", "_version", "errors", "telemetry"},
@@ -87,7 +87,7 @@ LINES = {
     "__main__": 57,
     "_version": 3,
     "_text": 56,
-    "_extras": 43,
+    "_extras": 42,
     "_validation": 239,
     "_job_json": 146,
     "_documents": 132,
@@ -105,7 +105,7 @@ LINES = {
     "batch": 7309,
     "durable": 927,
     "engines": 479,
-    "web": 545,
+    "web": 431,
     "report": 2248,
     "testing": 2347,
     "prometheus": 123,
@@ -128,7 +128,6 @@ IMPORTERS = {
     "psycopg": {"engines"},  # the errors that the queue's connections raise; the journal's are SQLAlchemy's
     "click": {"cli"},
     "jinja2": {"report.html"},  # imported when a page is written: the other formats need no extra
-    "itsdangerous": {"web.tokens"},  # imported when tokens are signed: the rest of the room needs no extra
     "platformdirs": {"cli._input.own_journals"},
     "rich": {"cli._output.screen", "cli._output.columns"},
     "pydantic_core": {"_job_json"},  # imported when Pydantic asks for a schema: no dependency

@@ -1,50 +1,48 @@
-"""Serve jobs, in aiohttp.web: TOKEN_SECRET=at-least-16-bytes PORT=8000 python docs/recipes/aiohttp_web.py."""
+"""Serve jobs, in aiohttp.web: TOKEN_SECRETS=at-least-16-bytes PORT=8000 python docs/recipes/aiohttp_web.py."""
 
-import logging
+import asyncio
 import os
+import signal
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from contextvars import ContextVar
 
 from aiohttp import typedefs, web
+from web_jobs import MOST_BYTES, SECONDS, RequestError, answer_to, opened, ref_of, submit, user_of
 
-from agentjobs_async import AgentJobsError, AgentJobsSession, PollPolicy
-from agentjobs_async.web import SignedTokens, http_answer, sse_events
+from agentjobs_async import AgentJobsError, AgentJobsSession
+from agentjobs_async.durable import DurableJobs
+from agentjobs_async.web import sse_events
 
-SESSION = web.AppKey("session", AgentJobsSession)
-TOKENS = SignedTokens(os.environ["TOKEN_SECRET"])  # the same in all processes, and after a restart
-USER = "anyone who has the token"  # or the id of your user, whose tokens are then of no use to others
-REQUEST_ID: ContextVar[str] = ContextVar("request_id", default="-")  # a poll, which requests share, has none
+SESSION, JOBS = web.AppKey("session", AgentJobsSession), web.AppKey("jobs", DurableJobs)
 
 
 async def lifespan(app: web.Application) -> AsyncIterator[None]:
-    hooks = [lambda event: logging.getLogger(__name__).info("request %s: %s", REQUEST_ID.get(), event)]
-    async with AgentJobsSession(policy=PollPolicy(not_found_grace=9), hooks=hooks) as app[SESSION]:
+    async with opened() as (app[SESSION], app[JOBS]):
         yield
 
 
 @web.middleware
-async def answer(request: web.Request, handler: typedefs.Handler) -> web.StreamResponse:
-    REQUEST_ID.set(request.headers.get("X-Request-ID", "-"))
+async def answered(request: web.Request, handler: typedefs.Handler) -> web.StreamResponse:
     try:
         return await handler(request)
-    except AgentJobsError as error:
-        meaning = http_answer(error)
+    except (AgentJobsError, RequestError) as error:
+        meaning = answer_to(error, request.headers)
         return web.json_response(meaning.body, status=meaning.status, headers=meaning.headers)
 
 
 async def create(request: web.Request) -> web.Response:
-    job = await request.app[SESSION].create_job((await request.read()).decode(errors="replace"), on_cancel="finish")
-    return web.json_response({"token": TOKENS.issue(job.ref, user=USER)}, status=202)
+    prompt = (await request.read()).decode(errors="surrogateescape")  # refused where it is not UTF-8
+    token = await submit(request.app[JOBS], user_of(request.headers), request.headers.get("Idempotency-Key"), prompt)
+    return web.json_response({"token": token}, status=202)
 
 
 async def wait(request: web.Request) -> web.Response:
-    ref = TOKENS.read(request.match_info["token"], user=USER)
-    return web.json_response((await request.app[SESSION].wait_for_job(ref, timeout=25)).to_dict())
+    ref = ref_of(user_of(request.headers), request.match_info["token"])
+    return web.json_response((await request.app[SESSION].wait_for_job(ref, timeout=SECONDS)).to_dict())
 
 
 async def stream(request: web.Request) -> web.StreamResponse:
-    ref = TOKENS.read(request.match_info["token"], user=USER)
+    ref = ref_of(user_of(request.headers), request.match_info["token"])
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"})
     await response.prepare(request)
     with suppress(ConnectionResetError):  # the client has left
@@ -53,10 +51,22 @@ async def stream(request: web.Request) -> web.StreamResponse:
     return response
 
 
-app = web.Application(middlewares=[answer])
+app = web.Application(middlewares=[answered], client_max_size=MOST_BYTES)
 app.cleanup_ctx.append(lifespan)
-app.on_shutdown.append(lambda app: app[SESSION].drain())  # before the open requests are waited for
 app.add_routes([web.post("/jobs", create), web.get("/jobs/{token}", wait), web.get("/jobs/{token}/events", stream)])
+
+
+async def main() -> None:
+    stopped = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):  # not by run_app, which a second signal would end amid a create
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    runner = web.AppRunner(app, handler_cancellation=True)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", int(os.environ["PORT"])).start()
+    print("Running on http://{}:{}".format(*runner.addresses[0]), flush=True)
+    await stopped.wait()
+    await runner.cleanup()
+
+
 if __name__ == "__main__":
-    logging.basicConfig(level=logging.INFO)
-    web.run_app(app, host="127.0.0.1", port=int(os.environ["PORT"]), handler_cancellation=True)
+    asyncio.run(main())

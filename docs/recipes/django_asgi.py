@@ -1,60 +1,68 @@
-"""Serve jobs, in Django: TOKEN_SECRET=at-least-16-bytes uvicorn --app-dir docs/recipes django_asgi:application."""
+"""Serve jobs, in Django: TOKEN_SECRETS=at-least-16-bytes uvicorn --app-dir docs/recipes django_asgi:application."""
 
-import logging
-import os
 from collections.abc import Callable
-from contextvars import ContextVar
-from functools import partial
 
 from django.conf import settings
 from django.core.asgi import get_asgi_application
 from django.http import HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
 from django.urls import path
+from django.views.decorators.http import require_GET, require_POST
+from web_jobs import SECONDS, RequestError, answer_to, limited, opened, ref_of, submit, user_of
 
-from agentjobs_async import AgentJobsError, AgentJobsSession, PollPolicy
-from agentjobs_async.web import SignedTokens, drain_on_signal, http_answer, sse_events
-
-TOKENS = SignedTokens(os.environ["TOKEN_SECRET"])  # the same in all processes, and after a restart
-USER = "anyone who has the token"  # or the id of your user, whose tokens are then of no use to others
-REQUEST_ID: ContextVar[str] = ContextVar("request_id", default="-")  # a poll, which requests share, has none
+from agentjobs_async import AgentJobsError
+from agentjobs_async.web import sse_events
 
 
-async def answered(view: Callable, request: HttpRequest, **arguments: str) -> HttpResponse:
-    REQUEST_ID.set(request.headers.get("X-Request-ID", "-"))
-    try:
-        return await view(request, request.scope["state"]["session"], **arguments)
-    except AgentJobsError as error:
-        meaning = http_answer(error)
-        return JsonResponse(meaning.body, status=meaning.status, headers=meaning.headers)
+def answered(view: Callable) -> Callable:
+    async def answer(request: HttpRequest, **arguments: str) -> HttpResponse:
+        try:
+            return await view(request, user_of(request.headers), **arguments)
+        except (AgentJobsError, RequestError) as error:
+            meaning = answer_to(error, request.headers)
+            return JsonResponse(meaning.body, status=meaning.status, headers=meaning.headers)
+
+    return answer
 
 
-async def create(request: HttpRequest, session: AgentJobsSession) -> HttpResponse:
-    job = await session.create_job(request.body.decode(errors="replace"), on_cancel="finish")
-    return JsonResponse({"token": TOKENS.issue(job.ref, user=USER)}, status=202)
+@require_POST
+@answered
+async def create(request: HttpRequest, user: str) -> HttpResponse:
+    jobs, key = request.scope["state"]["jobs"], request.headers.get("Idempotency-Key")
+    prompt = request.body.decode(errors="surrogateescape")  # refused where it is not UTF-8
+    return JsonResponse({"token": await submit(jobs, user, key, prompt)}, status=202)
 
 
-async def wait(_request: HttpRequest, session: AgentJobsSession, token: str) -> HttpResponse:
-    return JsonResponse((await session.wait_for_job(TOKENS.read(token, user=USER), timeout=25)).to_dict())
+@require_GET
+@answered
+async def wait(request: HttpRequest, user: str, token: str) -> HttpResponse:
+    session = request.scope["state"]["session"]
+    return JsonResponse((await session.wait_for_job(ref_of(user, token), timeout=SECONDS)).to_dict())
 
 
-async def stream(request: HttpRequest, session: AgentJobsSession, token: str) -> HttpResponse:
-    frames = sse_events(session, TOKENS.read(token, user=USER), last_event_id=request.headers.get("Last-Event-ID"))
+@require_GET
+@answered
+async def stream(request: HttpRequest, user: str, token: str) -> HttpResponse:
+    session, last = request.scope["state"]["session"], request.headers.get("Last-Event-ID")
+    frames = sse_events(session, ref_of(user, token), last_event_id=last)
     return StreamingHttpResponse(frames, content_type="text/event-stream", headers={"Cache-Control": "no-store"})
 
 
-views = {"jobs": create, "jobs/<token>": wait, "jobs/<token>/events": stream}
-urlpatterns = [path(route, partial(answered, view)) for route, view in views.items()]
+urlpatterns = [path("jobs", create), path("jobs/<token>", wait), path("jobs/<token>/events", stream)]
 settings.configure(ROOT_URLCONF=__name__)
-django = get_asgi_application()
+django = limited(get_asgi_application())
 
 
 async def application(scope: dict, receive: Callable, send: Callable) -> None:
     if scope["type"] != "lifespan":
         return await django(scope, receive, send)
     await receive()
-    hooks = [lambda event: logging.getLogger("uvicorn.error").info("request %s: %s", REQUEST_ID.get(), event)]
-    async with AgentJobsSession(policy=PollPolicy(not_found_grace=9), hooks=hooks) as session, drain_on_signal(session):
-        scope["state"]["session"] = session
-        await send({"type": "lifespan.startup.complete"})
-        await receive()
+    phase = "startup"
+    try:
+        async with opened() as (session, jobs):
+            scope["state"].update(session=session, jobs=jobs)
+            await send({"type": "lifespan.startup.complete"})
+            phase = "shutdown"
+            await receive()
+    except AgentJobsError as error:
+        return await send({"type": f"lifespan.{phase}.failed", "message": str(error)})
     return await send({"type": "lifespan.shutdown.complete"})

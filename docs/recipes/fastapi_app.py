@@ -1,58 +1,54 @@
-"""Serve jobs, in FastAPI.
+"""Serve jobs, in FastAPI: TOKEN_SECRETS=at-least-16-bytes uvicorn --app-dir docs/recipes fastapi_app:app."""
 
-TOKEN_SECRET=at-least-16-bytes uvicorn --app-dir docs/recipes fastapi_app:app
-"""
-
-import logging
-import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from contextvars import ContextVar
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Body, Depends, FastAPI, Header, Request
 from fastapi.responses import JSONResponse, StreamingResponse
+from web_jobs import SECONDS, RequestError, answer_to, limited, opened, ref_of, submit, user_of
 
-from agentjobs_async import AgentJob, AgentJobsError, AgentJobsSession, PollPolicy
-from agentjobs_async.web import SignedTokens, drain_on_signal, http_answer, sse_events
-
-TOKENS = SignedTokens(os.environ["TOKEN_SECRET"])  # the same in all processes, and after a restart
-USER = "anyone who has the token"  # or the id of your user, whose tokens are then of no use to others
-REQUEST_ID: ContextVar[str] = ContextVar("request_id", default="-")  # a poll, which requests share, has none
+from agentjobs_async import AgentJob, AgentJobsError
+from agentjobs_async.web import sse_events
 
 
 @asynccontextmanager
-async def lifespan(_app: FastAPI) -> AsyncIterator[dict[str, AgentJobsSession]]:
-    hooks = [lambda event: logging.getLogger("uvicorn.error").info("request %s: %s", REQUEST_ID.get(), event)]
-    async with AgentJobsSession(policy=PollPolicy(not_found_grace=9), hooks=hooks) as session, drain_on_signal(session):
-        yield {"session": session}
+async def lifespan(_app: FastAPI) -> AsyncIterator[dict[str, Any]]:
+    async with opened() as (session, jobs):
+        yield {"session": session, "jobs": jobs}
 
 
-async def set_request_id(x_request_id: Annotated[str, Header()] = "-") -> None:
-    REQUEST_ID.set(x_request_id)
+async def user(request: Request) -> str:
+    return user_of(request.headers)
 
 
-app = FastAPI(lifespan=lifespan, dependencies=[Depends(set_request_id)])
+User = Annotated[str, Depends(user)]
+app = FastAPI(lifespan=lifespan)
+app.add_middleware(limited)
 
 
 @app.exception_handler(AgentJobsError)
-async def answer(_request: Request, error: AgentJobsError) -> JSONResponse:
-    meaning = http_answer(error)
+@app.exception_handler(RequestError)
+async def answer(request: Request, error: Exception) -> JSONResponse:
+    meaning = answer_to(error, request.headers)
     return JSONResponse(meaning.body, meaning.status, meaning.headers)
 
 
 @app.post("/jobs", status_code=202)
-async def create(request: Request, prompt: Annotated[str, Body(embed=True)]) -> dict[str, str]:
-    job = await request.state.session.create_job(prompt, on_cancel="finish")  # though the client may leave
-    return {"token": TOKENS.issue(job.ref, user=USER)}
+async def create(
+    request: Request, user: User, prompt: Annotated[str, Body(embed=True)], idempotency_key: Annotated[str, Header()]
+) -> dict[str, str]:
+    return {"token": await submit(request.state.jobs, user, idempotency_key, prompt)}
 
 
 @app.get("/jobs/{token}")
-async def wait(request: Request, token: str) -> AgentJob:
-    return await request.state.session.wait_for_job(TOKENS.read(token, user=USER), timeout=25)
+async def wait(request: Request, user: User, token: str) -> AgentJob:
+    return await request.state.session.wait_for_job(ref_of(user, token), timeout=SECONDS)
 
 
-@app.get("/jobs/{token}/events", response_class=StreamingResponse)
-async def stream(request: Request, token: str, last_event_id: Annotated[str, Header()] = "") -> StreamingResponse:
-    frames = sse_events(request.state.session, TOKENS.read(token, user=USER), last_event_id=last_event_id)
+@app.get("/jobs/{token}/events")
+async def stream(
+    request: Request, user: User, token: str, last_event_id: Annotated[str, Header()] = ""
+) -> StreamingResponse:
+    frames = sse_events(request.state.session, ref_of(user, token), last_event_id=last_event_id)
     return StreamingResponse(frames, media_type="text/event-stream", headers={"Cache-Control": "no-store"})

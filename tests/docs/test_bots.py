@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from agentjobs_async import JobRef
 from agentjobs_async.batch import Journal
 from agentjobs_async.durable import DurableJobs
 from agentjobs_async.testing import Emulator, JobScript
@@ -86,13 +85,3 @@ async def test_bot_whose_create_fails(emulator: Emulator) -> None:
     async with emulator.session(project_id="docs") as session:
         await run_page("bots")["answer"](session, " ", reply)
     assert [text.startswith("that did not work: ") for text in replies] == [True]
-
-
-def test_button() -> None:
-    """A button's data fits, and is of use to its user."""
-    names = run_page("bots")
-    tokens = names["SignedTokens"]("a secret of 16 bytes or more")
-    ref = JobRef("docs", "job_0123456789abcdef")
-    data = names["button_data"](tokens, ref, 42)
-    assert len(data.encode()) <= 64
-    assert names["pressed"](tokens, data, 42) == ref

@@ -8,7 +8,7 @@ import pytest
 from aiohttp import ClientSession, web
 from aiohttp.test_utils import TestServer, make_mocked_request
 
-from agentjobs_async import InvalidInputError, JobRef, SessionClosedError, WaitTimeoutError
+from agentjobs_async import JobRef, SessionClosedError, WaitTimeoutError
 from agentjobs_async.testing import Emulator, JobScript
 from tests.docs.samples import run_page
 from tests.until import until
@@ -75,24 +75,6 @@ async def test_clients_that_leave(emulator: Emulator, caplog: pytest.LogCaptureF
     assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 
-@pytest.mark.looptime
-async def test_silence(emulator: Emulator) -> None:
-    """Silence is noticed without losing a change, and is not mixed up with the end of the wait's own time."""
-    emulator.script(JobScript(duration=float("inf")))
-    change_or_silence = run_page("web")["change_or_silence"]
-    async with emulator.session(project_id="docs") as session:
-        job = await session.create_job("Go on")
-        async with session.updates(job, timeout=0.05) as changes:
-            assert (await change_or_silence(changes, 60)).status == "active"
-            with pytest.raises(WaitTimeoutError):
-                await change_or_silence(changes, 60)
-        async with session.updates(job, timeout=None) as changes:
-            assert (await change_or_silence(changes, 60)).status == "active"
-            assert await change_or_silence(changes, 0.01) is None
-            await emulator.inject("document status=completed forever on=get")
-            assert (await change_or_silence(changes, 60)).status == "completed"
-
-
 async def test_shutdown(emulator: Emulator) -> None:
     """Draining ends the waits of an application; a lifespan that drains at signals comes and goes."""
     emulator.script(JobScript(duration=float("inf")))
@@ -105,17 +87,6 @@ async def test_shutdown(emulator: Emulator) -> None:
     await runner.cleanup()
     assert isinstance(wait.exception(), SessionClosedError)
     assert [state async for state in names["lifespan_of_uvicorn"](None)] == [None]
-
-
-def test_signed_tokens() -> None:
-    """A token in a URL gives its user the job back, and no other."""
-    names = run_page("web")
-    tokens = names["SignedTokens"]("a secret of 16 bytes or more")
-    ref = JobRef("docs", "job/1")
-    token = names["handed_out"](tokens, ref, "ada").removeprefix("/jobs/")
-    assert names["taken_back"](tokens, token, "ada") == ref
-    with pytest.raises(InvalidInputError):
-        names["taken_back"](tokens, token, "bob")
 
 
 async def test_json(emulator: Emulator) -> None:

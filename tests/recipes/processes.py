@@ -26,15 +26,17 @@ APPLICATIONS: Final = {
 }
 """The names of the applications that uvicorn serves, by recipe."""
 
-SETTINGS: Final = {"TOKEN_SECRET": "a secret of 16 bytes or more", "PORT": "0"}
+SETTINGS: Final = {"TOKEN_SECRETS": "a-secret-of-16-bytes-or-more", "PORT": "0"}
 ENDLESS: Final = JobScript(duration=float("inf"))
 
 
 def imports_of(recipe: str) -> list[str]:
-    """Return the modules that a recipe imports."""
+    """Return the modules that a recipe imports; in place of one beside it, those that this one imports."""
     nodes = list(ast.walk(ast.parse((RECIPES / f"{recipe}.py").read_text(encoding="utf-8"))))
-    plain = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
-    return [*plain, *(node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module)]
+    names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    names += [node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module]
+    beside = [name for name in names if (RECIPES / f"{name}.py").exists()]
+    return [name for name in names if name not in beside] + [found for name in beside for found in imports_of(name)]
 
 
 class Process:

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Sequence
 from importlib import import_module
 from io import TextIOWrapper
+from pathlib import Path
 from typing import cast
 
 from tests.forked import run_module, run_program
@@ -40,4 +41,5 @@ def _run(program: str, *arguments: str) -> None:
         run_program(*arguments)
     else:
         sys.argv = [program, *arguments]
+        sys.path.insert(0, str(Path(program).parent))  # as Python does
         runpy.run_path(program, run_name="__main__")
