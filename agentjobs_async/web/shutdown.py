@@ -1,6 +1,7 @@
 """Draining sessions at a signal, for servers whose lifespan ends after their requests."""
 
 import asyncio
+import os
 import signal
 import threading
 from collections.abc import AsyncGenerator, Sequence
@@ -71,6 +72,7 @@ class _Draining:
     _grace: float
     signals: frozenset[signal.Signals]
     loop: asyncio.AbstractEventLoop = field(factory=asyncio.get_running_loop)
+    process: int = field(factory=os.getpid)
     _task: asyncio.Task[None] | None = None
 
     @property
@@ -98,7 +100,8 @@ _DRAININGS: Final[list[_Draining]] = []
 
 
 def _drainings_at(number: int) -> list[_Draining]:
-    return [each for each in _DRAININGS if number in each.signals and not each.loop.is_closed()]
+    live = [each for each in _DRAININGS if each.process == os.getpid() and not each.loop.is_closed()]  # no parent's
+    return [each for each in live if number in each.signals]
 
 
 @frozen

@@ -55,6 +55,22 @@ async def main():
 asyncio.run(main())
 """
 
+CHILD = """
+import asyncio, os, signal
+from agentjobs_async.testing import Emulator
+from agentjobs_async.web import drain_on_signal
+
+async def main():
+    async with Emulator() as emulator, emulator.session(project_id="docs") as session, drain_on_signal(session):
+        if (child := os.fork()) == 0:
+            signal.raise_signal(signal.SIGTERM)
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        print(os.waitstatus_to_exitcode(status), (await session.run_job("Go on")).status)
+
+asyncio.run(main())
+"""
+
 
 @pytest.fixture
 def received() -> Iterator[list[int]]:
@@ -125,3 +141,9 @@ async def test_arguments() -> None:
     async with Emulator() as emulator, emulator.session() as session:
         with pytest.raises(InvalidInputError, match="grace"):
             await drain_on_signal(session, grace=-1).__aenter__()
+
+
+def test_forked_child() -> None:
+    """A signal to a forked child ends the child, and drains no session of its parent."""
+    done = subprocess.run([sys.executable, "-c", CHILD], capture_output=True, text=True, check=False)  # noqa: S603 - our own program
+    assert (done.stdout, done.stderr) == (f"{-signal.SIGTERM} completed\n", "")
