@@ -15,7 +15,7 @@ class Live {
     this.badge = element('span', { id: 'live', role: 'status' }, 'loading');
     byId('theme').before(this.badge);
     this.crew = element('section', { className: 'card workers', id: 'workers', 'aria-label': 'Workers', hidden: true });
-    document.querySelector('.items').before(this.crew);
+    byId('charts').append(this.crew);
     addEventListener('online', () => this.wake());
     document.addEventListener('visibilitychange', () => {
       if (document.hidden) return;

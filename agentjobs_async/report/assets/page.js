@@ -34,6 +34,11 @@ class Report {
       this.drawCharts();
     });
     matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => this.drawCharts());
+    byId('show-charts').addEventListener('click', () => {
+      const isShown = byId('charts').classList.toggle('shown');
+      byId('show-charts').setAttribute('aria-expanded', String(isShown));
+      this.drawCharts();
+    });
     addEventListener('resize', () => this.drawChartsSoon());
     addEventListener('keydown', (event) => this.key(event));
   }
@@ -80,7 +85,7 @@ class Report {
     byId('count').textContent = isFiltered ? `${grouped(this.shown.length)} of ${grouped(all.length)}` : grouped(all.length);
     byId('clear').hidden = !isFiltered;
     byId('empty').hidden = this.shown.length > 0;
-    byId('empty').textContent = all.length ? 'No item matches.' : 'The journal has no items yet.';
+    byId('empty').textContent = all.length ? 'No item matches.' : `The journal has no items yet. Plan some: agentjobs run --file tasks.jsonl --journal ${shellWord(store.head.address)}`;
     if (this.panel.isOpen) this.panel.open(this.panel.place);
     this.drawChartsSoon();
   }
@@ -114,6 +119,7 @@ class Report {
 
   drawCharts() {
     clearTimeout(this.charts);
+    if (!byId('charts').classList.contains('shown')) return;
     this.timeline.show(this.shown);
     drawHistogram(this.store, this.shown);
   }

@@ -57,11 +57,8 @@ class Panel {
   }
 
   link(place) {
-    const link = this.store.pr_link[place];
-    // The server of the journal checked it, and so does this page: a script in a link would run in it.
-    if (link === null || !/^https?:\/\//i.test(link)) return null;
-    const anchor = element('a', { href: link, rel: 'noopener noreferrer nofollow', target: '_blank' }, link);
-    return element('section', {}, element('h3', {}, 'Pull request'), anchor);
+    const anchor = linkTo(this.store.pr_link[place]);
+    return anchor && element('section', {}, element('h3', {}, 'Pull request'), anchor);
   }
 
   facts(place) {

@@ -3,10 +3,11 @@
 const COLUMNS = [
   { name: 'state', title: 'State', value: (store, place) => store.head.order.indexOf(store.state[place]) },
   { name: 'key', title: 'Key', value: (store, place) => store.key[place] },
+  { name: 'prompt', title: 'Prompt', value: (store, place) => store.prompt[place] ?? '' },
   { name: 'project', title: 'Project', value: (store, place) => store.project[place] ?? '' },
   { name: 'begun', title: 'Started', value: (store, place) => store.begun(place) ?? Infinity },
   { name: 'age', title: 'Duration', value: (store, place) => store.age(place) ?? Infinity },
-  { name: 'detail', title: 'Pull request, error or job', value: (store, place) => store.detail(place) },
+  { name: 'detail', title: 'Reason or pull request', value: (store, place) => store.detail(place) },
 ];
 const SPARE_ROWS = 12; // above and below those in sight, so that scrolling shows no gap
 const MOST_PRINTED = 2000; // rows
@@ -48,7 +49,8 @@ class Table {
     this.unsorted = places;
     const current = this.places[this.current];
     const column = COLUMNS.find(({ name }) => name === this.sorting.name);
-    this.places = column ? this.sorted(places, column) : places;
+    this.places = column ? this.sorted(places, column) : this.store.byState(places);
+    this.table.parentElement.classList.toggle('no-prompts', !this.store.hasPrompts);
     for (const cell of byId('head').children) {
       const chosen = cell.dataset.column === this.sorting.name;
       cell.setAttribute('aria-sort', chosen ? (this.sorting.falling ? 'descending' : 'ascending') : 'none');
@@ -112,10 +114,11 @@ class Table {
     const cells = [
       element('span', { className: `badge state-${state}` }, state),
       visible(store.key[place]),
+      beginning(store.prompt[place] ?? ''),
       store.project[place] ?? '',
       shortTime(store.begun(place)),
       state === 'active' && store.created_at[place] !== null ? `${age} so far` : age,
-      store.detail(place).slice(0, 300).replace(/\s+/g, ' '),
+      (store.reason(place) === null ? linkTo(store.pr_link[place]) : null) ?? beginning(store.detail(place)),
     ];
     return element('div', {
       className: place === this.opened ? 'row opened' : 'row',
@@ -124,11 +127,12 @@ class Table {
       tabindex: index === this.current ? '0' : '-1',
       'data-index': String(index),
       'data-place': String(place),
-    }, ...cells.map((cell, column) => element('div', { role: 'gridcell', className: `cell ${COLUMNS[column].name}${column === 5 && store.error[place] ? ' error' : ''}` }, cell)));
+    }, ...cells.map((cell, column) => element('div', { role: 'gridcell', className: `cell ${COLUMNS[column].name}${COLUMNS[column].name === 'detail' && store.reason(place) !== null ? ' error' : ''}` }, cell)));
   }
 
   /* Open the row that is clicked: where the rows moved while the button was down, and the pointer did not, the one it went down on. */
   click(event) {
+    if (event.target.closest('a')) return;
     const { pressed } = this;
     const isStill = pressed !== null && Math.hypot(event.clientX - pressed.x, event.clientY - pressed.y) < 4;
     const row = event.target.closest('.row') ?? (isStill ? pressed.row : null);
@@ -175,7 +179,8 @@ class Table {
   }
 
   csv() {
-    const { store, places } = this;
+    const { store } = this;
+    const places = this.sorting.name === null ? this.unsorted : this.places;
     const contexts = new Set(places.flatMap((place) => Object.keys(store.context[place] ?? {})));
     const own = ITEM_COLUMNS.filter((name) => name !== 'prompt' || store.hasPrompts);
     const cell = (place, name) => (name.endsWith('_at') && store[name][place] !== null ? isoTime(store[name][place]) : store[name][place]);

@@ -48,6 +48,16 @@ function visible(text) {
   });
 }
 
+/* Return the beginning of a text, on one line. */
+const beginning = (text) => visible(text.slice(0, 300).replace(/\s+/g, ' '));
+
+/* Return a link to a pull request; null where it is none. The server of the journal checked it, and so does this page: a script
+   in a link would run in it. */
+function linkTo(link) {
+  if (link === null || !/^https?:\/\//i.test(link)) return null;
+  return element('a', { href: link, rel: 'noopener noreferrer nofollow', target: '_blank' }, link);
+}
+
 /* As decimal in texts.py: a half is rounded up. */
 function decimal(value, digits) {
   const rounded = Math.floor(value * 10 ** digits + 0.5) / 10 ** digits;
