@@ -177,6 +177,7 @@ async def check_nasty_users(user: User, process: Process, emulator: Emulator) ->
     assert (await other.wait(tokens[0]))[0] == 404
     assert [await user.status("GET", path) for path in GARBAGE] == [404] * 3
     assert await other.create("Of another user", "anna/1") not in tokens
+    assert await user.create("Of anna", "1/x") != await other.create("Of anna/1", "x")
     assert await user.status("PUT", "/jobs", data=b"x") == 405
     assert await user.status("POST", f"/jobs/{tokens[0]}", data=b"x") == 405
     for body in (BytesIO(bytes(TOO_LARGE)), pieces()):
