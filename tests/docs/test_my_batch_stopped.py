@@ -1,0 +1,38 @@
+from pathlib import Path
+
+import pytest
+
+from agentjobs_async.testing import Emulator, JobScript
+from tests.docs.samples import blocks, shell
+
+KILLED, STOPPED, UNKNOWN, REFUSED, OUTAGE, FULL = blocks("my-batch-stopped", "console")
+
+
+def lines_missing(shown: str, printed: str) -> list[str]:
+    """Return the lines of the page that the program did not print, whatever its journal's path and its address are."""
+    printed = " ".join(printed.split())
+    return [
+        line for line in shown.splitlines() if not line.lstrip().startswith("agentjobs") and line.strip() not in printed
+    ]
+
+
+async def test_unknown(emulator: Emulator, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """What the page shows of an unknown item is what a run prints; the command beside it settles the item."""
+    emulator.script(JobScript(duration=0))
+    await emulator.inject("500", prompt="Document page 1")
+    code, printed = await shell("agentjobs run 'Document page 1' --journal run.db", tmp_path)
+    printed += capfd.readouterr().err
+    assert (code, lines_missing(UNKNOWN, printed)) == (4, [])
+    code, _ = await shell("agentjobs resolve run.db 1 --abandon", tmp_path)
+    assert code == 0
+
+
+async def test_refused_key(emulator: Emulator, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """What the page shows of a refused key is what a run prints, with its exit code; the item stays planned."""
+    await emulator.inject("401 forever")
+    code, printed = await shell("agentjobs run 'Document page 1' --journal run.db", tmp_path)
+    printed += capfd.readouterr().err
+    assert code == 3
+    assert [line for line in lines_missing(REFUSED, printed) if "HTTP 401" not in line] == []
+    assert "HTTP 401" in printed
+    assert emulator.agents_started == {}
