@@ -117,7 +117,8 @@ async def changes(browser: Browser, address: str, path: Path) -> list[float]:
         await asyncio.sleep(3)
         for number in range(VISITS):
             now, text = time.time(), f"changed {number}"
-            change = "UPDATE agentjobs_entries SET error = ?, updated_at = ?, changed_at = ? WHERE number = 1"
+            first = "SELECT min(number) FROM agentjobs_entries WHERE state = 'unknown'"  # the page begins with it
+            change = f"UPDATE agentjobs_entries SET error = ?, updated_at = ?, changed_at = ? WHERE number = ({first})"  # noqa: S608 - our own names
             with closing(sqlite3.connect(path)) as database:
                 database.execute(change, (text, now, now))
                 database.commit()
