@@ -17,7 +17,10 @@ from agentjobs_async.batch import Journal, State
 from agentjobs_async.durable import DurableJobs
 from agentjobs_async.web import HttpAnswer, drain_on_signal, http_answer
 
-TOKENS = URLSafeTimedSerializer(os.environ["TOKEN_SECRETS"].split())  # the last one signs, each is accepted
+SECRETS = os.environ["TOKEN_SECRETS"].split()
+if not SECRETS or min(map(len, SECRETS)) < 16:  # noqa: PLR2004 - a shorter one could be found by trying
+    raise SystemExit("TOKEN_SECRETS must be one or more secrets of 16 characters or more each")
+TOKENS = URLSafeTimedSerializer(SECRETS)  # the last one signs, each is accepted
 SECONDS, MOST_BYTES, CREATES = 25, 65_536, RateLimitItemPerHour(20)  # of a request; of its body; of a user
 LIMITER = MovingWindowRateLimiter(MemoryStorage())  # RedisStorage(...) counts for several processes
 

@@ -96,6 +96,15 @@ async def test_processes(command: str, database: str) -> None:
     assert emulator.agents_started == {"Go": 1, "Last": 1}
 
 
+@pytest.mark.parametrize("secrets", ["", "long-enough-to-be-safe short"])
+async def test_weak_secrets(secrets: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a secret, or with one that could be found by trying, no service starts."""
+    monkeypatch.setitem(SETTINGS, "TOKEN_SECRETS", secrets)
+    async with Emulator() as emulator, started("fastapi_app", emulator, "unused.db") as process:
+        reason, _ = await read_until(process, "(TOKEN_SECRETS must be .*)")
+    assert "16" in reason
+
+
 async def test_file_with_two_owners(tmp_path: Path) -> None:
     """With a journal in a file, the second process says why it does not start."""
     async with Emulator() as emulator:
