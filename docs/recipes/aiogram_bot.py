@@ -1,58 +1,59 @@
 """Start jobs from Telegram, in aiogram: TELEGRAM_TOKEN=123:abc python docs/recipes/aiogram_bot.py, then /job PROMPT."""
 
 import asyncio
+import logging
 import os
+import re
+from typing import Any
 
 from aiogram import Bot, Dispatcher
 from aiogram.client.session.aiohttp import AiohttpSession
 from aiogram.client.telegram import TelegramAPIServer
-from aiogram.exceptions import TelegramBadRequest, TelegramRetryAfter
+from aiogram.exceptions import TelegramBadRequest, TelegramForbiddenError, TelegramMigrateToChat, TelegramRetryAfter
 from aiogram.filters import Command, CommandObject
-from aiogram.types import Message
-
-from agentjobs_async import AgentJob, AgentJobsSession
-from agentjobs_async.batch import Journal
-from agentjobs_async.durable import DurableEntry, DurableJobs
+from aiogram.types import Message, ReplyParameters
+from bot_jobs import opened
 
 API = TelegramAPIServer.from_base(os.environ.get("TELEGRAM_API", "https://api.telegram.org"))
+log = logging.getLogger("bot")
 
 
 async def main() -> None:
-    async def edit(entry: DurableEntry, text: str) -> None:
-        place = entry.context or {}
-        try:
-            await bot.edit_message_text(text, chat_id=place["chat"], message_id=place["message"])
-        except TelegramRetryAfter as error:
-            await asyncio.sleep(error.retry_after)
-            await edit(entry, text)
-        except TelegramBadRequest:  # the user has deleted the message, or it says that already
-            return
+    async def send(place: dict[str, Any], text: str) -> None:
+        """Reply to a command, unless the bot is blocked there or the chat is gone."""
+        chat, reply = place["chat"], ReplyParameters(message_id=place["message"], allow_sending_without_reply=True)
+        while True:
+            try:
+                await bot.send_message(chat, text, reply_parameters=reply)
+                break
+            except TelegramRetryAfter as error:
+                await asyncio.sleep(error.retry_after)
+            except TelegramMigrateToChat as error:  # the group has become a supergroup, with other message ids
+                chat, reply = error.migrate_to_chat_id, None
+            except (TelegramForbiddenError, TelegramBadRequest) as error:
+                log.warning("%s is not told: %s", place, error)
+                break
 
-    async def on_change(entry: DurableEntry, job: AgentJob) -> None:
-        await edit(entry, f"{job.status} ...")
+    async def on_command(message: Message, command: CommandObject) -> None:
+        user = message.from_user.id if message.from_user else 0
+        place = {"chat": message.chat.id, "user": user, "message": message.message_id}
+        prompt = re.sub(r"^\S+\s?", "", message.text or "")  # all after the command and one space, as it was written
+        reply = asyncio.create_task(send(place, await answer(place, command.command, prompt)))
+        replies.add(reply)  # not awaited: a 429 in one chat must not hold up the others
+        reply.add_done_callback(replies.discard)
 
-    async def on_end(entry: DurableEntry, result: AgentJob | Exception) -> None:  # again, until it has returned
-        done = result if isinstance(result, AgentJob) else None
-        await edit(entry, f"{done.status}: {done.pr_link or 'no change'}" if done else "This did not work, sorry.")
-
-    async def start(message: Message, command: CommandObject) -> None:
-        key = f"{message.chat.id}/{message.message_id}"
-        if not command.args:
-            await message.answer("Say what is to be done: /job Fix the broken links")
-        elif await jobs.get(key) is None:  # else Telegram has delivered the message again
-            answer = await message.answer("starting ...")
-            place = {"chat": answer.chat.id, "message": answer.message_id}
-            await jobs.submit(key, command.args, context=place, wait_for_create=False)
-
+    replies: set[asyncio.Task[None]] = set()
     dispatcher = Dispatcher()
-    dispatcher.message.register(start, Command("job"))
+    dispatcher.message.register(on_command, Command("job", "jobs", "settle"))
     async with (
         Bot(os.environ["TELEGRAM_TOKEN"], session=AiohttpSession(api=API)) as bot,
-        AgentJobsSession() as session,
-        Journal.open(os.environ.get("JOURNAL", "bot.db")) as journal,
-        DurableJobs(session, journal, on_change=on_change, on_end=on_end) as jobs,
+        opened(send) as answer,
     ):
-        await dispatcher.start_polling(bot, handle_as_tasks=False)  # a message is confirmed once its job is planned
+        # Not as tasks: a command is confirmed once its job is planned. SIGTERM ends the polling.
+        await dispatcher.start_polling(bot, handle_as_tasks=False, close_bot_session=False)
+        if replies:
+            await asyncio.wait(replies, timeout=5)
 
 
+logging.basicConfig()
 asyncio.run(main())

@@ -1,60 +1,76 @@
 """Start jobs by the Discord command /job: DISCORD_TOKEN=abc python docs/recipes/discord_bot.py."""
 
 import asyncio
+import logging
 import os
+import signal
+from typing import Any
 
 import discord
+from bot_jobs import opened
 from discord import app_commands
 
-from agentjobs_async import AgentJob, AgentJobsSession
-from agentjobs_async.batch import Journal
-from agentjobs_async.durable import DurableEntry, DurableJobs
+REFUSED = {400, 403, 404}  # locked or archived; not permitted; deleted
+log = logging.getLogger("bot")
+bot = discord.Client(intents=discord.Intents.default(), allowed_mentions=discord.AllowedMentions.none())
+tree = app_commands.CommandTree(bot)
 
 
-class Bot(discord.Client):
-    jobs: DurableJobs
+class Prompt(discord.ui.Modal, title="What is to be done?"):
+    """A box, since an option of a command has no lines."""
 
-    async def setup_hook(self) -> None:
-        await self.tree.sync()
+    prompt = discord.ui.TextInput(label="Prompt", style=discord.TextStyle.paragraph)
 
-
-bot = Bot(intents=discord.Intents.default())
-bot.tree = app_commands.CommandTree(bot)
+    async def on_submit(self, interaction: discord.Interaction) -> None:
+        await reply(interaction, "job", self.prompt.value)
 
 
-@bot.tree.command(name="job", description="Have an agent change the documentation")
-async def start(interaction: discord.Interaction, prompt: str) -> None:
-    await interaction.response.defer()  # within Discord's 3 s
-    message = await interaction.original_response()
-    place = {"webhook": [interaction.application_id, interaction.token], "message": message.id}
-    place |= {"channel": interaction.channel_id, "user": interaction.user.id}
-    await bot.jobs.submit(str(interaction.id), prompt, context=place)
+async def reply(interaction: discord.Interaction, command: str, text: str) -> None:
+    """Answer a command within Discord's 3 s, once its job is planned."""
+    place = {"chat": interaction.channel_id, "user": interaction.user.id, "message": interaction.id}
+    await interaction.response.send_message((await bot.answer(place, command, text))[:2000], ephemeral=command != "job")
 
 
-async def edit(entry: DurableEntry, text: str) -> None:
-    place = entry.context or {}
-    await discord.Webhook.partial(*place["webhook"], client=bot).edit_message(place["message"], content=text)
+@tree.command(name="job", description="Have an agent change the documentation")
+async def job(interaction: discord.Interaction) -> None:
+    await interaction.response.send_modal(Prompt(timeout=3600))
 
 
-async def on_change(entry: DurableEntry, job: AgentJob) -> None:
-    await edit(entry, f"{job.status} ...")
+@tree.command(name="jobs", description="List the jobs that you have asked for here")
+async def jobs(interaction: discord.Interaction) -> None:
+    await reply(interaction, "jobs", "")
 
 
-async def on_end(entry: DurableEntry, result: AgentJob | Exception) -> None:  # again, until it has returned
-    place, done = entry.context or {}, result if isinstance(result, AgentJob) else None
-    text = f"{done.status}: {done.pr_link or 'no change'}" if done else "This did not work, sorry."
+@tree.command(name="settle", description="Settle a job of which nobody knows whether it was started")
+async def settle(interaction: discord.Interaction, text: str) -> None:
+    await reply(interaction, "settle", text)
+
+
+async def send(place: dict[str, Any], text: str) -> None:
+    """Tell a user, and nobody else, unless the channel is gone or closed to the bot."""
+    user = discord.Object(place["user"])
+    mentions = discord.AllowedMentions(everyone=False, roles=False, users=[user])
     try:
-        await edit(entry, text)
-    except discord.HTTPException:  # 15 min after the command its token is void: a plain message
-        await bot.get_partial_messageable(place["channel"]).send(f"<@{place['user']}> {text}")
+        channel = bot.get_partial_messageable(place["chat"])
+        await channel.send(f"<@{user.id}> {text}"[:2000], allowed_mentions=mentions)
+    except discord.HTTPException as error:  # discord.py waits out a 429
+        if error.status not in REFUSED:
+            raise
+        log.warning("%s is not told: %s", place, error)
 
 
 async def main() -> None:
-    async with bot, AgentJobsSession() as session, Journal.open(os.environ.get("JOURNAL", "bot.db")) as journal:
+    async with bot:
         await bot.login(os.environ["DISCORD_TOKEN"])
-        async with DurableJobs(session, journal, on_change=on_change, on_end=on_end) as bot.jobs:
-            await bot.connect()
+        await tree.sync()
+        async with opened(send) as bot.answer:
+            receiving = asyncio.create_task(bot.connect())
+            for number in (signal.SIGTERM, signal.SIGINT):  # a second one changes nothing
+                asyncio.get_running_loop().add_signal_handler(number, receiving.cancel)
+            await asyncio.wait([receiving])
+            if not receiving.cancelled():
+                receiving.result()
 
 
-if __name__ == "__main__":
-    asyncio.run(main())
+logging.basicConfig()
+asyncio.run(main())

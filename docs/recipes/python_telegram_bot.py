@@ -1,58 +1,79 @@
 """Start jobs from Telegram, in python-telegram-bot: TELEGRAM_TOKEN=… python docs/recipes/python_telegram_bot.py."""
 
 import asyncio
+import logging
 import os
-from contextlib import AsyncExitStack
+import re
+import signal
 from typing import Any
 
-from telegram import Update
-from telegram.error import BadRequest, RetryAfter
-from telegram.ext import Application, CommandHandler, ContextTypes
-
-from agentjobs_async import AgentJob, AgentJobsSession
-from agentjobs_async.batch import Journal
-from agentjobs_async.durable import DurableEntry, DurableJobs
+from bot_jobs import opened
+from telegram import ReplyParameters, Update
+from telegram.error import BadRequest, ChatMigrated, Forbidden, InvalidToken, RetryAfter, TelegramError
+from telegram.ext import Application, CommandHandler, ContextTypes, filters
 
 API = os.environ.get("TELEGRAM_API", "https://api.telegram.org")
-opened = AsyncExitStack()
+bot = Application.builder().token(os.environ["TELEGRAM_TOKEN"]).base_url(f"{API}/bot").updater(None).build()
+replies: set[asyncio.Task[None]] = set()
+log = logging.getLogger("bot")
 
 
-async def edit(entry: DurableEntry, text: str) -> None:
-    place = entry.context or {}
-    try:
-        await application.bot.edit_message_text(text, chat_id=place["chat"], message_id=place["message"])
-    except RetryAfter as error:
-        await asyncio.sleep(float(error.retry_after))
-        await edit(entry, text)
-    except BadRequest:  # the user has deleted the message, or it says that already
-        return
+async def send(place: dict[str, Any], text: str) -> None:
+    """Reply to a command, unless the bot is blocked there or the chat is gone."""
+    chat, reply = place["chat"], ReplyParameters(place["message"], allow_sending_without_reply=True)
+    while True:
+        try:
+            await bot.bot.send_message(chat, text, reply_parameters=reply)
+            break
+        except RetryAfter as error:
+            await asyncio.sleep(float(error.retry_after))
+        except ChatMigrated as error:  # the group has become a supergroup, with other message ids
+            chat, reply = error.new_chat_id, None
+        except (Forbidden, BadRequest) as error:
+            log.warning("%s is not told: %s", place, error)
+            break
 
 
-async def on_end(entry: DurableEntry, result: AgentJob | Exception) -> None:  # again, until it has returned
-    done = result if isinstance(result, AgentJob) else None
-    await edit(entry, f"{done.status}: {done.pr_link or 'no change'}" if done else "This did not work, sorry.")
+async def on_command(update: Update, _context: ContextTypes.DEFAULT_TYPE) -> None:
+    message = update.message
+    user = message.from_user.id if message.from_user else 0
+    place = {"chat": message.chat_id, "user": user, "message": message.message_id}
+    command = message.text[1 : message.entities[0].length].partition("@")[0].lower()
+    prompt = re.sub(r"^\S+\s?", "", message.text)  # all after the command and one space, as it was written
+    reply = asyncio.create_task(send(place, await bot.bot_data["answer"](place, command, prompt)))
+    replies.add(reply)  # not awaited: a 429 in one chat must not hold up the others
+    reply.add_done_callback(replies.discard)
 
 
-async def start(update: Update, context: ContextTypes.DEFAULT_TYPE) -> None:
-    message, jobs, prompt = update.effective_message, application.bot_data["jobs"], " ".join(context.args or [])
-    if message is None or await jobs.get(key := f"{message.chat_id}/{message.message_id}") is not None:
-        return  # Telegram has delivered the message again
-    if not prompt:
-        await message.reply_text("Say what is to be done: /job Fix the broken links")
-        return
-    answer = await message.reply_text("starting ...")  # a kill before the next line loses the message, but no job
-    place = {"chat": answer.chat_id, "message": answer.message_id}
-    await jobs.submit(key, prompt, context=place, wait_for_create=False)
+async def poll() -> None:
+    """Handle updates; unlike `run_polling`, confirm a command only once its job is planned."""
+    offset = 0
+    while True:
+        try:
+            updates = await bot.bot.get_updates(offset, timeout=10, allowed_updates=["message"])
+        except InvalidToken:
+            raise
+        except TelegramError as error:
+            log.warning("no updates: %s", error)
+            await asyncio.sleep(3)
+            continue
+        for update in updates:
+            await bot.process_update(update)
+            offset = update.update_id + 1
 
 
-async def open_jobs(application: Application[Any, Any, Any, Any, Any, Any]) -> None:
-    session = await opened.enter_async_context(AgentJobsSession())
-    journal = await opened.enter_async_context(Journal.open(os.environ.get("JOURNAL", "bot.db")))
-    jobs = DurableJobs(session, journal, on_change=lambda entry, job: edit(entry, f"{job.status} ..."), on_end=on_end)
-    application.bot_data["jobs"] = await opened.enter_async_context(jobs)
+async def main() -> None:
+    bot.add_handler(CommandHandler(["job", "jobs", "settle"], on_command, filters.UpdateType.MESSAGE))
+    async with bot, opened(send) as bot.bot_data["answer"]:
+        polling = asyncio.create_task(poll())
+        for number in (signal.SIGTERM, signal.SIGINT):  # a second one changes nothing
+            asyncio.get_running_loop().add_signal_handler(number, polling.cancel)
+        await asyncio.wait([polling])
+        if replies:
+            await asyncio.wait(replies, timeout=5)
+        if not polling.cancelled():
+            polling.result()
 
 
-builder = Application.builder().token(os.environ["TELEGRAM_TOKEN"]).base_url(f"{API}/bot").concurrent_updates(True)
-application = builder.post_init(open_jobs).post_shutdown(lambda _application: opened.aclose()).build()
-application.add_handler(CommandHandler("job", start))
-application.run_polling()
+logging.basicConfig()
+asyncio.run(main())

@@ -1,57 +1,79 @@
 """Start jobs by mentioning a Slack app: SLACK_TOKEN=… SLACK_SECRET=… PORT=3000 python docs/recipes/slack_bot.py."""
 
+import asyncio
+import logging
 import os
-from collections.abc import AsyncIterator
+import re
+import signal
+from html import escape
 from typing import Any
 
 from aiohttp import web
-from slack_bolt.async_app import AsyncApp
+from bot_jobs import opened
+from slack_bolt.async_app import AsyncAck, AsyncApp, AsyncBoltContext
 from slack_sdk.errors import SlackApiError
 from slack_sdk.http_retry.builtin_async_handlers import AsyncRateLimitErrorRetryHandler
 from slack_sdk.web.async_client import AsyncWebClient
 
-from agentjobs_async import AgentJob, AgentJobsSession
-from agentjobs_async.batch import Journal
-from agentjobs_async.durable import DurableEntry, DurableJobs
-
-JOBS = web.AppKey("jobs", DurableJobs)
-client = AsyncWebClient(os.environ["SLACK_TOKEN"], base_url=os.environ.get("SLACK_API", "https://slack.com/api/"))
-client.retry_handlers.append(AsyncRateLimitErrorRetryHandler(max_retry_count=3))  # waits as long as a 429 asks for
-app = AsyncApp(client=client, signing_secret=os.environ["SLACK_SECRET"])
+FINAL = {"channel_not_found", "is_archived", "not_in_channel", "restricted_action", "message_not_found"}
+FINAL |= {"thread_not_found", "cannot_reply_to_message", "user_not_found", "user_disabled", "messages_tab_disabled"}
+log = logging.getLogger("bot")
 
 
-async def edit(entry: DurableEntry, text: str) -> None:
-    try:
-        await client.chat_update(text=text, **(entry.context or {}))
-    except SlackApiError as error:
-        if error.response["error"] != "message_not_found":  # else a user has deleted the message
-            raise
+def as_written(text: str) -> str:
+    """Return a text as its user wrote it: Slack wraps links, and escapes three characters."""
+
+    def link(match: re.Match[str]) -> str:
+        url, label = match.groups()
+        return url if not label else label if url.endswith(label) else f"{label} ({url})"
+
+    text = re.sub(r"<([a-z][a-z0-9+.-]*:[^|>]*)(?:\|([^>]*))?>", link, text)
+    return text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
 
 
-async def on_end(entry: DurableEntry, result: AgentJob | Exception) -> None:  # again, until it has returned
-    done = result if isinstance(result, AgentJob) else None
-    await edit(entry, f"{done.status}: {done.pr_link or 'no change'}" if done else "This did not work, sorry.")
+async def main() -> None:
+    async def send(place: dict[str, Any], text: str) -> None:
+        """Reply to a mention, unless the channel is archived or gone."""
+        try:
+            thread, plain = place["thread"], escape(text, quote=False)  # no mention in it reaches anyone
+            await client.chat_postMessage(channel=place["chat"], thread_ts=thread, text=plain)
+        except SlackApiError as error:
+            if error.response["error"] not in FINAL:
+                raise
+            log.warning("%s is not told: %s", place, error.response["error"])
+
+    async def on_mention(event: dict[str, Any], context: AsyncBoltContext) -> None:
+        place = {"chat": event["channel"], "user": event["user"], "message": event["ts"]}
+        place["thread"] = event.get("thread_ts", event["ts"])
+        prompt = "".join(re.split(rf"<@{context.bot_user_id}>\s?", event["text"], maxsplit=1))
+        reply = asyncio.create_task(send(place, await answer(place, "job", as_written(prompt))))
+        replies.add(reply)  # not awaited: Slack waits 3 s for its acknowledgement
+        reply.add_done_callback(replies.discard)
+
+    async def on_command(ack: AsyncAck, command: dict[str, Any]) -> None:
+        place = {"chat": command["channel_id"], "user": command["user_id"], "message": ""}
+        await ack(escape(await answer(place, command["command"][1:], command["text"]), quote=False))
+
+    client = AsyncWebClient(os.environ["SLACK_TOKEN"], base_url=os.environ.get("SLACK_API", "https://slack.com/api/"))
+    client.retry_handlers.append(AsyncRateLimitErrorRetryHandler(max_retry_count=3))  # waits as long as a 429 asks for
+    # It acknowledges a mention once its job is planned.
+    app = AsyncApp(client=client, signing_secret=os.environ["SLACK_SECRET"], process_before_response=True)
+    app.event("app_mention")(on_mention)
+    app.command(re.compile("/(jobs|settle)"))(on_command)
+    replies: set[asyncio.Task[None]] = set()
+    stopped = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):  # a second one changes nothing
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    async with opened(send) as answer:
+        runner = web.AppRunner(app.web_app())
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", int(os.environ["PORT"])).start()
+        print("Running on http://{}:{}".format(*runner.addresses[0]), flush=True)
+        await stopped.wait()
+        await runner.cleanup()
+        if replies:
+            await asyncio.wait(replies, timeout=5)
 
 
-@app.event("app_mention")  # acknowledged before this runs, within Slack's 3 s
-async def start(event: dict[str, Any]) -> None:
-    jobs, channel, key = server[JOBS], event["channel"], f"{event['channel']}/{event['ts']}"
-    if await jobs.get(key) is not None:
-        return  # Slack has delivered the event again
-    prompt = event["text"].partition("> ")[2]
-    text = "starting ..." if prompt else "Say what is to be done, after the mention."
-    answer = await client.chat_postMessage(channel=channel, thread_ts=event["ts"], text=text)
-    if prompt:
-        await jobs.submit(key, prompt, context={"channel": channel, "ts": answer["ts"]})
-
-
-async def lifespan(server: web.Application) -> AsyncIterator[None]:
-    async with AgentJobsSession() as session, Journal.open(os.environ.get("JOURNAL", "bot.db")) as journal:
-        changes = lambda entry, job: edit(entry, f"{job.status} ...")  # noqa: E731 - short
-        async with DurableJobs(session, journal, on_change=changes, on_end=on_end) as server[JOBS]:
-            yield
-
-
-server = app.web_app(path="/slack/events", port=int(os.environ["PORT"]))
-server.cleanup_ctx.append(lifespan)
-web.run_app(server, host="127.0.0.1", port=int(os.environ["PORT"]))
+logging.basicConfig()
+asyncio.run(main())

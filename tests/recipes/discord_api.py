@@ -1,43 +1,84 @@
-"""A Discord on loopback: its gateway and the few requests that the bot makes, with the texts of each message."""
+"""A Discord on loopback: its gateway, and the few requests that the bot makes."""
 
-import asyncio
-import itertools
 import json
-from collections import defaultdict
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 from aiohttp import WSMsgType, web
 
-USER = {"id": "7", "username": "alice", "discriminator": "0", "avatar": None, "global_name": None}
+from tests.recipes.chat import Chat
+
 _BOT = {"id": "1", "username": "jobs", "discriminator": "0", "avatar": None, "bot": True}
-_CHANNEL = {"id": "50", "type": 1, "recipients": [USER], "last_message_id": None}
-_NAMED = {"id": "1", "name": "jobs", "description": "", "icon": None, "flags": 0, "verify_key": "", "owner": USER}
+_OWNER = {"id": "2", "username": "owner", "discriminator": "0", "avatar": None, "global_name": None}
+_CHANNEL = {"id": "50", "type": 1, "recipients": [_OWNER], "last_message_id": None}
+_NAMED = {"id": "1", "name": "jobs", "description": "", "icon": None, "flags": 0, "verify_key": "", "owner": _OWNER}
 _APPLICATION = {**_NAMED, "bot_public": False, "bot_require_code_grant": False}
 _HELLO, _IDENTIFY, _HEARTBEAT, _ACKNOWLEDGED = 10, 2, 1, 11
+_COMMAND, _SUBMIT, _MODAL = 2, 5, 9  # types of interactions, and of an answer to one
+_REFUSALS: dict[str, tuple[int, dict[str, object]]] = {
+    "429": (429, {"message": "You are being rate limited.", "retry_after": 0.1, "global": False}),
+    "500": (500, {"message": "Internal Server Error", "code": 0}),
+    "blocked": (403, {"message": "Missing Access", "code": 50001}),
+}
 
 
-class DiscordApi:
-    """The server's state.
+class DiscordApi(Chat):
+    """A Discord with one channel.
 
     Attributes:
-        address: Where it serves.
         commands: The names of the commands that the bot has registered.
-        texts: The texts of each message, by its number.
-        is_expired: Whether the 15 min are over in which an answer to a command can be edited.
+        pinged: Whom the messages that the bot has sent may mention.
     """
 
     def __init__(self) -> None:
-        self.address = ""
+        super().__init__()
         self.commands: list[str] = []
-        self.texts: defaultdict[int, list[str]] = defaultdict(list)
-        self.is_expired = False
+        self.pinged: list[dict[str, Any]] = []
         self._gateways: set[web.WebSocketResponse] = set()
-        self._numbers = itertools.count(100)
-        self._changed = asyncio.Condition()
+        self._boxes: dict[str, dict[str, Any]] = {}
+        self._last: dict[str, Any] = {}
 
-    async def gateway(self, request: web.Request) -> web.WebSocketResponse:
+    def routes(self) -> list[web.RouteDef]:
+        return [
+            web.get("/", self._gateway),
+            web.get("/users/@me", self._me),
+            web.get("/oauth2/applications/@me", self._application),
+            web.put("/applications/1/commands", self._register),
+            web.post("/interactions/{interaction}/t/callback", self._callback),
+            web.post("/channels/50/messages", self._send),
+        ]
+
+    def settings(self) -> dict[str, str]:
+        return {"DISCORD_TOKEN": "abc"}
+
+    async def say(self, user: int, command: str, text: str = "") -> str:
+        options = [] if command != "settle" else [{"name": "text", "type": 3, "value": text}]
+        number = await self._interact(
+            user, _COMMAND, {"id": "9", "name": command, "type": 1, "options": options, "resolved": {}}
+        )
+        if command != "job":
+            return ""
+        await self.wait_for(lambda: number in self._boxes)
+        box = self._boxes[number]
+        field = {"type": 4, "custom_id": box["components"][0]["components"][0]["custom_id"], "value": text}
+        rows = [{"type": 1, "components": [field]}]
+        number = await self._interact(user, _SUBMIT, {"custom_id": box["custom_id"], "components": rows})
+        return f"{_CHANNEL['id']}/{user}/{number}"
+
+    async def deliver_again(self) -> None:
+        await self.wait_for(lambda: self._gateways)
+        for socket in self._gateways:
+            await socket.send_json({"op": 0, "t": "INTERACTION_CREATE", "s": 2, "d": self._last})
+
+    async def _interact(self, user: int, kind: int, data: dict[str, Any]) -> str:
+        number = str(next(self.numbers))
+        sender = {"id": str(user), "username": "user", "discriminator": "0", "avatar": None, "global_name": None}
+        place = {"user": sender, "channel": _CHANNEL, "channel_id": _CHANNEL["id"], "attachment_size_limit": 0}
+        head = {"id": number, "application_id": "1", "type": kind, "token": "t", "version": 1}
+        self._last = {**head, **place, "data": data}
+        await self.deliver_again()
+        return number
+
+    async def _gateway(self, request: web.Request) -> web.WebSocketResponse:
         socket = web.WebSocketResponse()
         await socket.prepare(request)
         await socket.send_json({"op": _HELLO, "d": {"heartbeat_interval": 3_600_000}})
@@ -49,91 +90,47 @@ class DiscordApi:
                 elif operation == _IDENTIFY:
                     ready = {"user": _BOT, "session_id": "s", "resume_gateway_url": self.address, "guilds": []}
                     await socket.send_json({"op": 0, "t": "READY", "s": 1, "d": {**ready, "application": _APPLICATION}})
-                    async with self._changed:
+                    async with self.changed:
                         self._gateways = {socket}
-                        self._changed.notify_all()
+                        self.changed.notify_all()
         self._gateways.discard(socket)
         return socket
 
-    async def command(self, prompt: str) -> None:
-        """Have a user enter the command, once the bot is there."""
-        async with self._changed:
-            await self._changed.wait_for(lambda: self._gateways)
-        option = {"name": "prompt", "type": 3, "value": prompt}
-        data = {"id": "9", "name": "job", "type": 1, "options": [option]}
-        place = {"user": USER, "channel": _CHANNEL, "channel_id": _CHANNEL["id"], "attachment_size_limit": 0}
-        number = {"id": str(next(self._numbers)), "application_id": "1", "type": 2, "token": "t", "version": 1}
-        for socket in self._gateways:
-            await socket.send_json({"op": 0, "t": "INTERACTION_CREATE", "s": 2, "d": {**number, **place, "data": data}})
-
-    async def until(self, messages: int, start: str) -> None:
-        """Wait until the newest text of so many messages starts like this."""
-        async with self._changed:
-            await self._changed.wait_for(
-                lambda: sum(texts[-1].startswith(start) for texts in self.texts.values()) >= messages
-            )
-
-    async def me(self, _request: web.Request) -> web.Response:
+    async def _me(self, _request: web.Request) -> web.Response:
         return _answer(_BOT)
 
-    async def application(self, _request: web.Request) -> web.Response:
+    async def _application(self, _request: web.Request) -> web.Response:
         return _answer(_APPLICATION)
 
-    async def register(self, request: web.Request) -> web.Response:
+    async def _register(self, request: web.Request) -> web.Response:
         self.commands = [command["name"] for command in await request.json()]
         return _answer([])
 
-    async def defer(self, request: web.Request) -> web.Response:
-        await self._say(next(self._numbers), "")
-        return _answer({"interaction": {"id": request.match_info["interaction"]}})
+    async def _callback(self, request: web.Request) -> web.Response:
+        number, answer = request.match_info["interaction"], await request.json()
+        if answer["type"] == _MODAL:
+            async with self.changed:
+                self._boxes[number] = answer["data"]
+                self.changed.notify_all()
+        else:
+            await self.take(answer["data"]["content"])
+        return _answer({"interaction": {"id": number}})
 
-    async def original(self, _request: web.Request) -> web.Response:
-        return self._message(max(self.texts))
-
-    async def edit(self, request: web.Request) -> web.Response:
-        if self.is_expired:
-            return _answer({"code": 50027, "message": "Invalid Webhook Token"}, status=401)
-        return await self._say(int(request.match_info["message"]), (await request.json())["content"])
-
-    async def send(self, request: web.Request) -> web.Response:
-        return await self._say(next(self._numbers), (await request.json())["content"])
-
-    async def _say(self, number: int, text: str) -> web.Response:
-        async with self._changed:
-            self.texts[number].append(text)
-            self._changed.notify_all()
-        return self._message(number)
-
-    def _message(self, number: int) -> web.Response:
+    async def _send(self, request: web.Request) -> web.Response:
+        message = await request.json()
+        refusal = await self.take(message["content"])
+        if refusal is not None:
+            status, document = _REFUSALS[refusal]
+            return _answer(document, status)
+        self.pinged.append(message["allowed_mentions"])
         lists: dict[str, Any] = {name: [] for name in ("attachments", "embeds", "mentions", "mention_roles")}
         plain = {"type": 0, "pinned": False, "mention_everyone": False, "tts": False, "edited_timestamp": None}
-        message = {"id": str(number), "content": self.texts[number][-1], "channel_id": _CHANNEL["id"], "author": _BOT}
-        return _answer({**message, **lists, **plain})
+        head = {"id": str(next(self.numbers)), "content": message["content"], "channel_id": _CHANNEL["id"]}
+        return _answer({**head, "author": _BOT, **lists, **plain})
 
 
 def _answer(document: object, status: int = 200) -> web.Response:
     """Return a response whose type names no charset, as the bot expects."""
-    return web.Response(body=json.dumps(document).encode(), status=status, content_type="application/json")
-
-
-@asynccontextmanager
-async def discord() -> AsyncIterator[DiscordApi]:
-    """Return a block in which a Discord serves on a free port of loopback."""
-    api = DiscordApi()
-    app = web.Application()
-    app.router.add_get("/", api.gateway)
-    app.router.add_get("/users/@me", api.me)
-    app.router.add_get("/oauth2/applications/@me", api.application)
-    app.router.add_put("/applications/1/commands", api.register)
-    app.router.add_post("/interactions/{interaction}/t/callback", api.defer)
-    app.router.add_get("/webhooks/1/t/messages/@original", api.original)
-    app.router.add_patch("/webhooks/1/t/messages/{message}", api.edit)
-    app.router.add_post("/channels/50/messages", api.send)
-    runner = web.AppRunner(app, shutdown_timeout=0)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    api.address = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    try:
-        yield api
-    finally:
-        await runner.cleanup()
+    headers = {"Via": "1.1 google"}  # without it, a 429 is taken for one of Cloudflare's
+    body = json.dumps(document).encode()
+    return web.Response(body=body, status=status, headers=headers, content_type="application/json")

@@ -1,78 +1,98 @@
-"""A Slack API on loopback: the methods that the app calls, with the texts of each message."""
+"""A Slack on loopback: the methods that the app calls, and the requests that Slack makes."""
 
-import asyncio
 import hashlib
 import hmac
-import itertools
 import json
+import re
 import time
-from collections import defaultdict
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import suppress
+from html import escape, unescape
 from typing import Any
+from urllib.parse import urlencode
 
-from aiohttp import ClientSession, web
+from aiohttp import ClientError, ClientSession, web
+
+from tests.recipes.chat import Chat
+from tests.recipes.processes import Process
 
 SECRET = "the signing secret"
+_CHANNEL = "C1"
+_REFUSALS = {"429": (429, "ratelimited"), "500": (500, "internal_error"), "blocked": (200, "is_archived")}
 
 
-class SlackApi:
-    """The server's state: the texts of each message, and how many updates are to be refused."""
+class SlackApi(Chat):
+    """A Slack with one channel. Events are delivered until the app acknowledges them."""
 
     def __init__(self) -> None:
-        self.address = ""
-        self.texts: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
-        self.refusals = 0
-        self._numbers = itertools.count(1)
-        self._changed = asyncio.Condition()
+        super().__init__()
+        self.app = ""
+        self._pending: list[dict[str, Any]] = []
+        self._last: dict[str, Any] = {}
 
-    async def answer(self, request: web.Request) -> web.Response:
-        method, fields = request.match_info["method"], await _fields(request)
-        if method == "auth.test":
-            return web.json_response(
-                {"ok": True, "bot_id": "B1", "user_id": "U1", "team_id": "T1", "bot_user_id": "U1"}
-            )
-        if method == "chat.update" and self.refusals > 0:
-            self.refusals -= 1
-            return web.json_response({"ok": False, "error": "ratelimited"}, status=429, headers={"Retry-After": "1"})
-        stamp = fields["ts"] if method == "chat.update" else f"1.{next(self._numbers)}"
-        async with self._changed:
-            self.texts[fields["channel"], stamp].append(fields["text"])
-            self._changed.notify_all()
-        return web.json_response({"ok": True, "ts": stamp, "channel": fields["channel"]})
+    def routes(self) -> list[web.RouteDef]:
+        return [web.post("/api/{method}", self._answer)]
 
-    async def until(self, messages: int, start: str) -> None:
-        """Wait until the newest text of so many messages starts like this."""
-        async with self._changed:
-            await self._changed.wait_for(lambda: sum(t[-1].startswith(start) for t in self.texts.values()) >= messages)
+    def settings(self) -> dict[str, str]:
+        return {"SLACK_TOKEN": "xoxb-1", "SLACK_SECRET": SECRET, "SLACK_API": f"{self.address}/api/", "PORT": "0"}
+
+    async def connect(self, process: Process) -> None:
+        await process.read_address()
+        self.app = process.address
+        await self._deliver()
+
+    async def say(self, user: int, command: str, text: str = "") -> str:
+        if command == "job":
+            return await self.mention(user, f"<@U1> {as_sent(text)}")
+        form = {"command": f"/{command}", "text": text, "user_id": f"U{user}", "channel_id": _CHANNEL, "team_id": "T1"}
+        _, answer = await self.post(urlencode(form), "application/x-www-form-urlencoded")
+        await self.take(unescape(answer))
+        return ""
+
+    async def mention(self, user: int, text: str) -> str:
+        """Have a user mention the app with a text as Slack sends it, and return the key of its job."""
+        stamp = f"1.{next(self.numbers)}"
+        self._last = {"type": "app_mention", "user": f"U{user}", "channel": _CHANNEL, "ts": stamp, "text": text}
+        await self.deliver_again()
+        return f"{_CHANNEL}/U{user}/{stamp}"
+
+    async def deliver_again(self) -> None:
+        self._pending.append(self._last)
+        await self._deliver()
+
+    async def post(self, body: str, content_type: str, secret: str = SECRET) -> tuple[int, str]:
+        """Send the app a request of Slack's; return the status and the body of its answer."""
+        now = str(int(time.time()))
+        signature = "v0=" + hmac.new(secret.encode(), f"v0:{now}:{body}".encode(), hashlib.sha256).hexdigest()
+        headers = {"X-Slack-Request-Timestamp": now, "X-Slack-Signature": signature, "Content-Type": content_type}
+        async with (
+            ClientSession() as client,
+            client.post(f"{self.app}/slack/events", data=body, headers=headers) as response,
+        ):
+            return response.status, await response.text()
+
+    async def _deliver(self) -> None:
+        for event in list(self._pending):
+            envelope = {"type": "event_callback", "team_id": "T1", "api_app_id": "A1", "event_id": "E", "event": event}
+            with suppress(ClientError):
+                status, _ = await self.post(json.dumps(envelope), "application/json")
+                if status == web.HTTPOk.status_code:
+                    self._pending.remove(event)
+
+    async def _answer(self, request: web.Request) -> web.Response:
+        if request.match_info["method"] == "auth.test":
+            return web.json_response({"ok": True, "bot_id": "B1", "user_id": "U1", "team_id": "T1"})
+        fields: dict[str, Any] = dict(
+            await (request.json() if request.content_type == "application/json" else request.post())
+        )
+        assert fields["channel"] == _CHANNEL
+        assert "<" not in fields["text"]  # else it may mention everyone
+        refusal = await self.take(unescape(fields["text"]))
+        if refusal is None:
+            return web.json_response({"ok": True, "ts": f"1.{next(self.numbers)}", "channel": _CHANNEL})
+        status, error = _REFUSALS[refusal]
+        return web.json_response({"ok": False, "error": error}, status=status, headers={"Retry-After": "1"})
 
 
-async def mention(app: str, text: str, *, secret: str = SECRET, stamp: str = "100.1") -> int:
-    """Have a user mention the app; return the status of its answer."""
-    event = {"type": "app_mention", "user": "U7", "channel": "C1", "ts": stamp, "text": f"<@U1> {text}"}
-    envelope = {"type": "event_callback", "team_id": "T1", "api_app_id": "A1", "event_id": "Ev1", "event": event}
-    body, now = json.dumps(envelope), str(int(time.time()))
-    signature = "v0=" + hmac.new(secret.encode(), f"v0:{now}:{body}".encode(), hashlib.sha256).hexdigest()
-    headers = {"X-Slack-Request-Timestamp": now, "X-Slack-Signature": signature, "Content-Type": "application/json"}
-    async with ClientSession() as client, client.post(f"{app}/slack/events", data=body, headers=headers) as response:
-        return response.status
-
-
-async def _fields(request: web.Request) -> dict[str, Any]:
-    return dict(await request.json() if request.content_type == "application/json" else await request.post())
-
-
-@asynccontextmanager
-async def slack() -> AsyncIterator[SlackApi]:
-    """Return a block in which a Slack API serves on a free port of loopback."""
-    api = SlackApi()
-    app = web.Application()
-    app.router.add_post("/api/{method}", api.answer)
-    runner = web.AppRunner(app, shutdown_timeout=0)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    api.address = f"http://127.0.0.1:{runner.addresses[0][1]}/api/"
-    try:
-        yield api
-    finally:
-        await runner.cleanup()
+def as_sent(text: str) -> str:
+    """Return what Slack makes of the text of a user."""
+    return re.sub(r"(?<!\S)(https?://[^\s<>]+)", r"<\1>", escape(text, quote=False))

@@ -1,0 +1,54 @@
+"""What the bots share: jobs in a journal that outlives the bot, and the answers to /job, /jobs and /settle."""
+
+import os
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+from agentjobs_async import AgentJob, AgentJobsError, AgentJobsSession
+from agentjobs_async.batch import Journal, State, Where
+from agentjobs_async.durable import DurableEntry, DurableJobs
+
+SETTLE = "/settle KEY job JOB_ID, /settle KEY again or /settle KEY abandon"
+ENDS = {
+    State.UNKNOWN: f"I can't tell whether this was started; please look before you ask again. Operators: {SETTLE}",
+    State.FAILED: "the job is gone, and I can't tell how it ended",  # where there is a job, its own status is told
+    State.REJECTED: "the service refused this; nothing was started",
+    State.ABANDONED: "an operator gave this up; an agent may still be at work",
+}
+
+
+@asynccontextmanager
+async def opened(send: Callable[[dict, str], Awaitable[None]]) -> AsyncGenerator[Callable[..., Awaitable[str]]]:
+    """Return a block with `answer` to a command of a place: chat, user, message; `send` tells each end to its place."""
+
+    async def on_end(entry: DurableEntry, ended: AgentJob | Exception) -> None:
+        told = f"{ended.status}: {ended.pr_link or 'no change'}" if isinstance(ended, AgentJob) else ENDS[entry.state]
+        await send(entry.context, f"{entry.key} {told}")
+
+    async def answer(place: dict, command: str, text: str) -> str:
+        mine, key = "{chat}/{user}/".format(**place), "{chat}/{user}/{message}".format(**place)
+        try:
+            match command, text.split():
+                case "jobs", _:
+                    rows = [row for row in await journal.rows(where=Where(text=mine)) if row.key.startswith(mine)][-10:]
+                    lines = [f"{row.key} {row.state} {row.pr_link or ''} {row.prompt!r}"[:180] for row in rows]
+                    return "\n".join(lines) or "None."
+                case "settle", _ if str(place["user"]) not in os.environ.get("OPERATORS", "").split():  # ids of users
+                    return "Only operators may do this."
+                case "settle", [key, "job", job_id]:
+                    await journal.resolve(key, job_id=(await session.get_job(job_id)).ref)
+                case "settle", [key, "again" | "abandon" as what]:
+                    await (journal.resolve(key, send_again=True) if what == "again" else journal.abandon(key))
+                case "settle", _:
+                    return f"{SETTLE}? Unknown: {[row.key for row in await journal.unknown()][:10]}"
+                case _, []:
+                    return "Say what is to be done: /job Fix the broken links"
+                case _:  # once planned, the job is started, and its end told, whatever ends the bot
+                    await jobs.submit(key, text, context=place, wait_for_create=False)
+        except AgentJobsError as error:
+            return f"{key}: {error}. Look at /jobs before you ask again."
+        return f"{key} is noted, and its end will be told."
+
+    async with AgentJobsSession() as session, Journal.open(os.environ.get("JOURNAL", "bot.db")) as journal:  # noqa: SIM117 - is shorter
+        async with DurableJobs(session, journal, on_end=on_end) as jobs:
+            yield answer

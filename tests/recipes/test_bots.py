@@ -1,0 +1,267 @@
+"""What users and operators of each bot see: the bots as processes, against chat servers on loopback."""
+
+import re
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from agentjobs_async.testing import Emulator, JobScript
+from tests.recipes.chat import Chat, serve
+from tests.recipes.discord_api import DiscordApi
+from tests.recipes.processes import ENDLESS, Process, Program, complete, program
+from tests.recipes.slack_api import SlackApi
+from tests.recipes.telegram_api import TelegramApi
+from tests.until import until
+
+pytestmark = pytest.mark.slow
+
+BOTS: dict[str, type[Chat]] = {
+    "aiogram_bot": TelegramApi,
+    "python_telegram_bot": TelegramApi,
+    "slack_bot": SlackApi,
+    "discord_bot": DiscordApi,
+}
+DISCORD_ON_LOOPBACK = """
+import sys, runpy, discord, yarl
+_, address, recipe = sys.argv
+discord.http.Route.BASE = address
+discord.gateway.DiscordWebSocket.DEFAULT_GATEWAY = yarl.URL(address)
+sys.path.insert(0, recipe.rpartition("/")[0])
+runpy.run_path(recipe, run_name="__main__")
+"""
+ANNA, BEN, OPERATOR = 7, 17, 9
+LINES = [f"{n}. <b> & &amp; &lt; {{0}} @everyone <!here> https://code.example/?a=1&b={n} äöü 🎉  " for n in range(50)]
+LONG = "\n".join(LINES) + "end"
+UNKNOWN = "I can't tell whether this was started; please look before you ask again."
+
+
+@pytest.fixture(params=list(BOTS))
+def recipe(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+@pytest.fixture
+async def chat(recipe: str) -> AsyncIterator[Chat]:
+    async with serve(BOTS[recipe]()) as chat:
+        yield chat
+
+
+@pytest.fixture
+async def service() -> AsyncIterator[Emulator]:
+    async with Emulator(script=ENDLESS) as service:
+        yield service
+
+
+@pytest.fixture
+async def bot(recipe: str, chat: Chat, service: Emulator, tmp_path: Path) -> AsyncIterator[Program]:
+    before = ("-c", DISCORD_ON_LOOPBACK, chat.address) if recipe == "discord_bot" else ()
+    operators = f"1 {OPERATOR} U{OPERATOR}"
+    settings = {**chat.settings(), "JOURNAL": str(tmp_path / "bot.db"), "OPERATORS": operators}
+    async with program(recipe, {**service.environment(), **settings}, before=before) as bot:
+        yield bot
+
+
+async def stop(process: Process) -> None:
+    """End a bot by a signal, and again while it ends."""
+    process.interrupt(signal.SIGTERM)
+    process.interrupt(signal.SIGTERM)
+    assert await process.end() == 0
+    assert "Traceback" not in process.output
+    assert "never retrieved" not in process.output
+
+
+async def test_ends(bot: Program, chat: Chat, service: Emulator) -> None:
+    """A prompt arrives as it was written; each end is told as what it is; users see their own jobs."""
+    scripts = {LONG: JobScript(duration=0), "Fail": JobScript(duration=0, outcome="failed")}
+    scripts["Archive"] = JobScript(duration=0, outcome="archived")
+    for prompt, script in scripts.items():
+        service.script(script, prompt=prompt)
+    await service.inject("422 on=create", prompt="Refuse")
+    await service.inject("410 forever on=get", prompt="Vanish")
+    async with bot.running() as process:
+        await chat.connect(process)
+        keys = [await chat.say(ANNA, "job", prompt) for prompt in (LONG, "Fail", "Archive", "Refuse", "Vanish")]
+        done, failed, archived, refused, gone = keys
+        ends = [f"{done} completed: https://", f"{failed} failed: no change", f"{archived} archived: "]
+        ends += [f"{refused} the service refused this; nothing was started", f"{gone} the job is gone"]
+        await process.watch(chat.until(*(f"{key} is noted" for key in keys), *ends))
+        await chat.deliver_again()
+        other = await chat.say(BEN, "job", of_ben := f"Not {done}")
+        await process.watch(until(lambda: service.agents_started[of_ben]))
+        await chat.say(ANNA, "job", " \n")
+        await process.watch(chat.until(f"{other} is noted", "Say what is to be done"))
+        await chat.say(ANNA, "jobs")
+        await process.watch(chat.until(f"{done} completed https://"))
+        await chat.say(OPERATOR, "jobs")
+        await process.watch(chat.until("None."))
+        (listed,) = [text for text in chat.texts if f"{done} completed https://" in text]
+        await stop(process)
+    assert service.agents_started == {LONG: 1, "Fail": 1, "Archive": 1, "Vanish": 1, of_ben: 1}
+    lines = listed.splitlines()
+    assert [line.split()[:2] for line in lines] == [
+        [done, "completed"],
+        [failed, "failed"],
+        [archived, "archived"],
+        [refused, "rejected"],
+        [gone, "failed"],
+    ]
+    assert all(len(line) <= 200 for line in lines)
+    assert [sum(end in text for text in chat.texts) for end in ends] == [1] * len(ends), chat.texts
+
+
+async def test_unknown(bot: Program, chat: Chat, service: Emulator) -> None:
+    """An unknown create is told as that, and settled in the running bot, by operators only."""
+    for prompt in ("Found", "Again", "Abandon"):
+        await service.inject("500 on=create", prompt=prompt)
+    async with bot.running() as process:
+        await chat.connect(process)
+        found, again, abandoned = keys = [await chat.say(ANNA, "job", text) for text in ("Found", "Again", "Abandon")]
+        await process.watch(chat.until(*(f"{key} {UNKNOWN}" for key in keys)))
+        agents = dict(service.agents_started)
+        await chat.say(ANNA, "settle", f"{found} again")
+        await process.watch(chat.until("Only operators may do this."))
+        for text in ("x", f"{found} agian", f"{found} job a b"):
+            chat.texts.clear()
+            await chat.say(OPERATOR, "settle", text)
+            await process.watch(chat.until("/settle KEY job JOB_ID, ", f"'{found}', '{again}', '{abandoned}'"))
+        for text in (f"{found} job no_such", "no_such again", f"{found} job docs:x"):
+            chat.texts.clear()
+            await chat.say(OPERATOR, "settle", text)
+            await process.watch(chat.until("Look at /jobs before you ask again."))
+        assert service.agents_started == agents
+        async with service.session() as session:
+            job = await session.create_job("By hand", project_id=service.environment()["AGENTJOBS_PROJECT_ID"])
+        for text in (f"{found} job {job.id}", f"{again} again", f"{abandoned} abandon"):
+            await chat.say(OPERATOR, "settle", text)
+        await process.watch(chat.until(f"{abandoned} an operator gave this up", *(f"{key} is noted" for key in keys)))
+        await complete(service)
+        await process.watch(chat.until(f"{found} completed: https://", f"{again} completed: https://"))
+        await stop(process)
+    assert service.agents_started["Again"] == agents.get("Again", 0) + 1
+    assert service.agents_started["Found"] == agents.get("Found", 0)
+
+
+async def test_kills(recipe: str, bot: Program, chat: Chat, service: Emulator) -> None:
+    """A bot that is killed at any step starts each command's agent once, and tells each end."""
+    await service.inject("hang on=create", prompt="Killed amid its create")
+    async with bot.running() as process:
+        await chat.connect(process)
+        first = await chat.say(ANNA, "job", "Killed amid its create")
+        await process.watch(until(lambda: service.agents_started["Killed amid its create"]))
+        process.interrupt(signal.SIGKILL)
+        await process.end()
+    async with bot.running() as process:
+        await chat.connect(process)
+        second = await chat.say(ANNA, "job", "Killed while it is at work")
+        await process.watch(chat.until(f"{first} {UNKNOWN}", f"{second} is noted"))
+        await process.watch(until(lambda: any(request.method == "GET" for request in service.requests)))
+        process.interrupt(signal.SIGKILL)
+        await process.end()
+    async with bot.running() as process:
+        await chat.connect(process)
+        await chat.deliver_again()
+        third = await chat.say(ANNA, "job", "Killed at once")
+        process.interrupt(signal.SIGKILL)
+        await process.end()
+    is_lost = "discord" in recipe  # its user sees that the command was not answered
+    fourth = "" if is_lost else await chat.say(ANNA, "job", "Asked while there is no bot")
+    async with bot.running() as process:
+        await chat.connect(process)
+        await complete(service)
+        await process.watch(chat.until(f"{second} completed: https://"))
+        if not is_lost:
+            ends = re.compile(rf"{third} (completed|I can't tell)")
+            await process.watch(chat.wait_for(lambda: any(map(ends.match, chat.texts))))
+            await process.watch(chat.until(f"{fourth} completed: https://"))
+        await stop(process)
+    assert max(service.agents_started.values()) == 1
+
+
+async def test_signals(bot: Program, chat: Chat, service: Emulator) -> None:
+    """Two SIGTERMs end a bot, but no create under way, whose job is followed by the next one."""
+    await service.inject("hang for=0.5 agent=yes on=create")
+    async with bot.running() as process:
+        await chat.connect(process)
+        key = await chat.say(ANNA, "job", "Go on")
+        await process.watch(until(lambda: service.agents_started["Go on"]))
+        await stop(process)
+    await complete(service)
+    async with bot.running() as process:
+        await chat.connect(process)
+        await process.watch(chat.until(f"{key} completed: https://"))
+        await stop(process)
+    assert service.agents_started == {"Go on": 1}
+
+
+async def test_refusals(bot: Program, chat: Chat, service: Emulator) -> None:
+    """A 429 is waited out, other failures are repeated, and what can never be told ends the telling for good."""
+    service.script(JobScript(duration=0))
+    async with bot.running() as process:
+        await chat.connect(process)
+        chat.refusals[" completed: "] += ["blocked"]
+        await chat.say(ANNA, "job", "Blocked")
+        await process.watch(until(lambda: chat.refused))
+        chat.refusals[" completed: "] += ["429", "500"]
+        told = await chat.say(ANNA, "job", "Told late")
+        await process.watch(chat.until(f"{told} completed: https://"))
+        process.interrupt(signal.SIGTERM)
+        assert await process.end() == 0
+    async with bot.running() as process:
+        await chat.connect(process)
+        last = await chat.say(ANNA, "job", "Told after it")
+        await process.watch(chat.until(f"{last} completed: https://"))
+        await stop(process)
+    assert len(chat.refused) == 3
+    assert sum(" completed: " in text for text in chat.texts) == 2
+
+
+@pytest.mark.parametrize("recipe", ["aiogram_bot", "python_telegram_bot"], indirect=True)
+async def test_telegram(bot: Program, chat: TelegramApi, service: Emulator) -> None:
+    """A command names its bot, is followed by lines, is edited; its group becomes a supergroup."""
+    async with bot.running() as process:
+        key = await chat.write(ANNA, "/job@jobs_bot\n\n  two lines\n")
+        await chat.write(ANNA, "/job@another_bot Of another bot")
+        await process.watch(chat.until(f"{key} is noted"))
+        await chat.edit("/job Edited")
+        chat.refusals[" completed: "] += ["moved"]
+        await complete(service)
+        await process.watch(chat.until(f"{key} completed: https://"))
+        await stop(process)
+    assert chat.places == {50: 1, -1001: 1}
+    assert service.agents_started == {"\n  two lines\n": 1}
+
+
+@pytest.mark.parametrize("recipe", ["slack_bot"], indirect=True)
+async def test_slack(bot: Program, chat: SlackApi, service: Emulator) -> None:
+    """A mention stands anywhere, without a space, and with links; forged requests are refused."""
+    sent = {
+        "<@U1>Fix it": "Fix it",
+        "<@U1>\n\nFix it": "\nFix it",
+        "Please, <@U1> ask <@U2> &amp;lt; &lt;a&gt;": "Please, ask <@U2> &lt; <a>",
+        "<@U1> <http://x.y|x.y> <mailto:a@b.c|a@b.c>": "x.y a@b.c",
+        "<@U1> <https://x.y/?a=1&amp;b=2|a &gt; b> in <#C1|docs>": "a > b (https://x.y/?a=1&b=2) in <#C1|docs>",
+    }
+    async with bot.serving() as process:
+        chat.app = process.address
+        assert (await chat.post("{}", "application/json", secret="another"))[0] == 401
+        keys = [await chat.mention(ANNA, text) for text in sent]
+        await chat.mention(ANNA, "<@U1>")
+        await process.watch(chat.until("Say what is to be done", *(f"{key} is noted" for key in keys)))
+        await process.watch(until(lambda: len(service.agents_started) == len(sent)))
+        await stop(process)
+    assert service.agents_started == dict.fromkeys(sent.values(), 1)
+
+
+@pytest.mark.parametrize("recipe", ["discord_bot"], indirect=True)
+async def test_discord(bot: Program, chat: DiscordApi, service: Emulator) -> None:
+    """The end of a job mentions the user who asked for it, and nobody else."""
+    async with bot.running() as process:
+        key = await chat.say(ANNA, "job", "@everyone")
+        await complete(service)
+        await process.watch(chat.until(f"<@{ANNA}> {key} completed: https://"))
+        await stop(process)
+    assert chat.commands == ["job", "jobs", "settle"]
+    assert chat.pinged == [{"parse": [], "users": [ANNA]}]
