@@ -3,14 +3,20 @@
 import asyncio
 import itertools
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Final
 
 from aiohttp import web
 
 from tests.recipes.processes import Process
 from tests.until import PATIENCE_SECONDS
+
+RETRY_SECONDS: Final = 2
+
+
+async def _nothing(_key: str) -> None:
+    pass
 
 
 class Chat:
@@ -21,6 +27,8 @@ class Chat:
         texts: What the bot has said there, in order.
         refusals: What messages with a text are refused with, one after the other: 429, 500 or blocked.
         refused: The messages that were refused.
+        too_early: Those that came again before the time after a 429 was over.
+        on_confirm: Awaited with the key of each command that the bot confirms to have taken.
     """
 
     def __init__(self) -> None:
@@ -28,6 +36,9 @@ class Chat:
         self.texts: list[str] = []
         self.refusals: defaultdict[str, list[str]] = defaultdict(list)
         self.refused: list[str] = []
+        self.too_early: list[str] = []
+        self.on_confirm: Callable[[str], Awaitable[None]] = _nothing
+        self._due: dict[str, float] = {}
         self.numbers = itertools.count(100)
         self.changed = asyncio.Condition()
 
@@ -61,7 +72,12 @@ class Chat:
 
     async def take(self, text: str) -> str | None:
         """Take a message of the bot; return what it is refused with instead."""
+        now = asyncio.get_running_loop().time()
+        if now < self._due.get(text, now):
+            self.too_early.append(text)
         refusal = next((refusals.pop(0) for part, refusals in self.refusals.items() if part in text and refusals), None)
+        if refusal == "429":
+            self._due[text] = now + RETRY_SECONDS
         async with self.changed:
             (self.texts if refusal is None else self.refused).append(text)
             self.changed.notify_all()

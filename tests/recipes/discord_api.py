@@ -5,7 +5,7 @@ from typing import Any
 
 from aiohttp import WSMsgType, web
 
-from tests.recipes.chat import Chat
+from tests.recipes.chat import RETRY_SECONDS, Chat
 
 _BOT = {"id": "1", "username": "jobs", "discriminator": "0", "avatar": None, "bot": True}
 _OWNER = {"id": "2", "username": "owner", "discriminator": "0", "avatar": None, "global_name": None}
@@ -15,7 +15,7 @@ _APPLICATION = {**_NAMED, "bot_public": False, "bot_require_code_grant": False}
 _HELLO, _IDENTIFY, _HEARTBEAT, _ACKNOWLEDGED = 10, 2, 1, 11
 _COMMAND, _SUBMIT, _MODAL = 2, 5, 9  # types of interactions, and of an answer to one
 _REFUSALS: dict[str, tuple[int, dict[str, object]]] = {
-    "429": (429, {"message": "You are being rate limited.", "retry_after": 0.1, "global": False}),
+    "429": (429, {"message": "You are being rate limited.", "retry_after": RETRY_SECONDS, "global": False}),
     "500": (500, {"message": "Internal Server Error", "code": 0}),
     "blocked": (403, {"message": "Missing Access", "code": 50001}),
 }
@@ -35,6 +35,7 @@ class DiscordApi(Chat):
         self.pinged: list[dict[str, Any]] = []
         self._gateways: set[web.WebSocketResponse] = set()
         self._boxes: dict[str, dict[str, Any]] = {}
+        self._asked: dict[str, dict[str, Any]] = {}
         self._last: dict[str, Any] = {}
 
     def routes(self) -> list[web.RouteDef]:
@@ -74,7 +75,7 @@ class DiscordApi(Chat):
         sender = {"id": str(user), "username": "user", "discriminator": "0", "avatar": None, "global_name": None}
         place = {"user": sender, "channel": _CHANNEL, "channel_id": _CHANNEL["id"], "attachment_size_limit": 0}
         head = {"id": number, "application_id": "1", "type": kind, "token": "t", "version": 1}
-        self._last = {**head, **place, "data": data}
+        self._last = self._asked[number] = {**head, **place, "data": data}
         await self.deliver_again()
         return number
 
@@ -108,11 +109,14 @@ class DiscordApi(Chat):
 
     async def _callback(self, request: web.Request) -> web.Response:
         number, answer = request.match_info["interaction"], await request.json()
+        asked = self._asked[number]
         if answer["type"] == _MODAL:
             async with self.changed:
                 self._boxes[number] = answer["data"]
                 self.changed.notify_all()
         else:
+            if asked["type"] == _SUBMIT:
+                await self.on_confirm(f"{_CHANNEL['id']}/{asked['user']['id']}/{number}")
             await self.take(answer["data"]["content"])
         return _answer({"interaction": {"id": number}})
 

@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 
 from aiohttp import ClientError, ClientSession, web
 
-from tests.recipes.chat import Chat
+from tests.recipes.chat import RETRY_SECONDS, Chat
 from tests.recipes.processes import Process
 
 SECRET = "the signing secret"
@@ -45,6 +45,7 @@ class SlackApi(Chat):
             return await self.mention(user, f"<@U1> {as_sent(text)}")
         form = {"command": f"/{command}", "text": text, "user_id": f"U{user}", "channel_id": _CHANNEL, "team_id": "T1"}
         _, answer = await self.post(urlencode(form), "application/x-www-form-urlencoded")
+        assert "<" not in answer  # else it may mention everyone
         await self.take(unescape(answer))
         return ""
 
@@ -53,7 +54,7 @@ class SlackApi(Chat):
         stamp = f"1.{next(self.numbers)}"
         self._last = {"type": "app_mention", "user": f"U{user}", "channel": _CHANNEL, "ts": stamp, "text": text}
         await self.deliver_again()
-        return f"{_CHANNEL}/U{user}/{stamp}"
+        return _key_of(self._last)
 
     async def deliver_again(self) -> None:
         self._pending.append(self._last)
@@ -77,6 +78,7 @@ class SlackApi(Chat):
                 status, _ = await self.post(json.dumps(envelope), "application/json")
                 if status == web.HTTPOk.status_code:
                     self._pending.remove(event)
+                    await self.on_confirm(_key_of(event))
 
     async def _answer(self, request: web.Request) -> web.Response:
         if request.match_info["method"] == "auth.test":
@@ -85,12 +87,18 @@ class SlackApi(Chat):
             await (request.json() if request.content_type == "application/json" else request.post())
         )
         assert fields["channel"] == _CHANNEL
-        assert "<" not in fields["text"]  # else it may mention everyone
+        assert "<" not in fields["text"]  # as above
         refusal = await self.take(unescape(fields["text"]))
         if refusal is None:
             return web.json_response({"ok": True, "ts": f"1.{next(self.numbers)}", "channel": _CHANNEL})
         status, error = _REFUSALS[refusal]
-        return web.json_response({"ok": False, "error": error}, status=status, headers={"Retry-After": "1"})
+        return web.json_response(
+            {"ok": False, "error": error}, status=status, headers={"Retry-After": f"{RETRY_SECONDS}"}
+        )
+
+
+def _key_of(event: dict[str, Any]) -> str:
+    return f"{_CHANNEL}/{event['user']}/{event['ts']}"
 
 
 def as_sent(text: str) -> str:

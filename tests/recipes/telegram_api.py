@@ -7,13 +7,13 @@ from typing import Any
 
 from aiohttp import web
 
-from tests.recipes.chat import Chat
+from tests.recipes.chat import RETRY_SECONDS, Chat
 
 _GROUP, _SUPERGROUP = 50, -1001
 _LONGEST_SECONDS = 1.0  # of a request that waits for updates: a bot may end once it is answered
 _BOT = {"id": 123, "is_bot": True, "first_name": "Bot", "username": "jobs_bot"}
 _REFUSALS: dict[str, tuple[int, str, dict[str, int]]] = {
-    "429": (429, "Too Many Requests: retry after 1", {"retry_after": 1}),
+    "429": (429, "Too Many Requests: retry later", {"retry_after": RETRY_SECONDS}),
     "500": (500, "Internal Server Error", {}),
     "moved": (400, "Bad Request: group chat was upgraded to a supergroup chat", {"migrate_to_chat_id": _SUPERGROUP}),
     "blocked": (403, "Forbidden: bot was blocked by the user", {}),
@@ -49,7 +49,7 @@ class TelegramApi(Chat):
         message["entities"] = [{"type": "bot_command", "offset": 0, "length": len(text.split(maxsplit=1)[0])}]
         self._last = message
         await self.deliver_again()
-        return f"{_GROUP}/{user}/{message['message_id']}"
+        return _key_of(message)
 
     async def deliver_again(self) -> None:
         async with self.changed:
@@ -81,7 +81,10 @@ class TelegramApi(Chat):
         return web.json_response(document, status=code)
 
     async def _get_updates(self, offset: int, seconds: float) -> list[dict[str, Any]]:
-        self._updates = [update for update in self._updates if update["update_id"] >= offset]
+        for update in [update for update in self._updates if update["update_id"] < offset]:
+            self._updates.remove(update)
+            if "message" in update:
+                await self.on_confirm(_key_of(update["message"]))
         with suppress(TimeoutError):
             async with asyncio.timeout(min(seconds, _LONGEST_SECONDS)), self.changed:
                 await self.changed.wait_for(lambda: self._updates)
@@ -89,6 +92,10 @@ class TelegramApi(Chat):
 
     def _message(self, number: int) -> dict[str, Any]:
         return {"message_id": number, "date": 1, "chat": {"id": _GROUP, "type": "group", "title": "Group"}}
+
+
+def _key_of(message: dict[str, Any]) -> str:
+    return f"{_GROUP}/{message['from']['id']}/{message['message_id']}"
 
 
 def _result(value: object) -> web.Response:

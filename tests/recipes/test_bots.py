@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from agentjobs_async.batch import Journal
 from agentjobs_async.testing import Emulator, JobScript
 from tests.recipes.chat import Chat, serve
 from tests.recipes.discord_api import DiscordApi
@@ -64,12 +65,13 @@ async def bot(recipe: str, chat: Chat, service: Emulator, tmp_path: Path) -> Asy
         yield bot
 
 
-async def stop(process: Process) -> None:
-    """End a bot by a signal, and again while it ends."""
+async def stop(process: Process, *, has_logged: bool = False) -> None:
+    """End a bot by a signal, and again while it ends; `has_logged` is whether it has logged an error."""
     process.interrupt(signal.SIGTERM)
     process.interrupt(signal.SIGTERM)
     assert await process.end() == 0
-    assert "Traceback" not in process.output
+    assert has_logged or "Traceback" not in process.output
+    assert "Unclosed" not in process.output
     assert "never retrieved" not in process.output
 
 
@@ -144,6 +146,23 @@ async def test_unknown(bot: Program, chat: Chat, service: Emulator) -> None:
     assert service.agents_started["Found"] == agents.get("Found", 0)
 
 
+async def test_order(bot: Program, chat: Chat, tmp_path: Path) -> None:
+    """A command is confirmed once its job is in the journal, so that a kill in between loses nothing."""
+    confirmed: dict[str, bool] = {}
+
+    async def look_up(key: str) -> None:
+        async with Journal.open(tmp_path / "bot.db", read_only=True) as journal:
+            confirmed[key] = key in {row.key for row in await journal.rows()}
+
+    chat.on_confirm = look_up
+    async with bot.running() as process:
+        await chat.connect(process)
+        keys = [await chat.say(ANNA, "job", f"Fix page {number}") for number in range(20)]
+        await process.watch(until(lambda: len(confirmed) == len(keys)))
+        await stop(process)
+    assert confirmed == dict.fromkeys(keys, True)
+
+
 async def test_kills(recipe: str, bot: Program, chat: Chat, service: Emulator) -> None:
     """A bot that is killed at any step starts each command's agent once, and tells each end."""
     await service.inject("hang on=create", prompt="Killed amid its create")
@@ -205,17 +224,20 @@ async def test_refusals(bot: Program, chat: Chat, service: Emulator) -> None:
         await chat.say(ANNA, "job", "Blocked")
         await process.watch(until(lambda: chat.refused))
         chat.refusals[" completed: "] += ["429", "500"]
-        told = await chat.say(ANNA, "job", "Told late")
-        await process.watch(chat.until(f"{told} completed: https://"))
-        process.interrupt(signal.SIGTERM)
-        assert await process.end() == 0
+        late = await chat.say(ANNA, "job", "Told late")
+        await process.watch(chat.until(f"{late} completed: https://"))
+        chat.refusals[" completed: "] += ["429"]
+        ending = await chat.say(ANNA, "job", "Told amid the end of the bot")
+        await process.watch(until(lambda: len(chat.refused) == 4))
+        await stop(process, has_logged=True)
+    await chat.until(f"{ending} completed: https://")
     async with bot.running() as process:
         await chat.connect(process)
         last = await chat.say(ANNA, "job", "Told after it")
         await process.watch(chat.until(f"{last} completed: https://"))
         await stop(process)
-    assert len(chat.refused) == 3
-    assert sum(" completed: " in text for text in chat.texts) == 2
+    assert [len(chat.refused), chat.too_early] == [4, []]
+    assert sum(" completed: " in text for text in chat.texts) == 3
 
 
 @pytest.mark.parametrize("recipe", ["aiogram_bot", "python_telegram_bot"], indirect=True)
@@ -223,9 +245,9 @@ async def test_telegram(bot: Program, chat: TelegramApi, service: Emulator) -> N
     """A command names its bot, is followed by lines, is edited; its group becomes a supergroup."""
     async with bot.running() as process:
         key = await chat.write(ANNA, "/job@jobs_bot\n\n  two lines\n")
-        await chat.write(ANNA, "/job@another_bot Of another bot")
         await process.watch(chat.until(f"{key} is noted"))
-        await chat.edit("/job Edited")
+        await chat.edit("/job@jobs_bot Edited")
+        await chat.write(ANNA, "/job@another_bot Of another bot")
         chat.refusals[" completed: "] += ["moved"]
         await complete(service)
         await process.watch(chat.until(f"{key} completed: https://"))
