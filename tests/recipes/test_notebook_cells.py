@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from agentjobs_async import RejectedError
 from agentjobs_async.testing import Emulator, JobScript
 from tests.recipes.processes import RECIPES
 from tests.until import until
@@ -22,13 +23,13 @@ async def run(cell: str, names: dict[str, Any]) -> None:
 
 
 async def test_cells(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """The cells run one after the other; the one that waits can be interrupted and run again."""
+    """The cells run one after the other; those that wait or create many can be interrupted and run again."""
     async with Emulator(script=JobScript(duration=0)) as emulator:
         emulator.script(JobScript(duration=float("inf")), prompt="Document the v2 endpoints")
         for name, value in emulator.environment().items():
             monkeypatch.setenv(name, value)
         names: dict[str, Any] = {}
-        _title, opening, creating, waiting, many, closing = CELLS
+        _title, opening, creating, waiting, many, creating_many, ends, closing = CELLS
         await run(opening, names)
         await run(creating, names)
         for _ in range(2):
@@ -37,6 +38,12 @@ async def test_cells(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
             cell.cancel()
             await asyncio.wait([cell])
         await run(many, names)
+        await emulator.inject("422 on=create", prompt="Translate the glossary")
+        with pytest.raises(RejectedError):
+            await run(creating_many, names)
+        await run(creating_many, names)
+        await run(ends, names)
         assert capsys.readouterr().out.count(" completed") == 2
         await run(closing, names)
-    assert emulator.agents_started["Document the v2 endpoints"] == 1
+    assert set(emulator.agents_started.values()) == {1}
+    assert len(emulator.agents_started) == 3
