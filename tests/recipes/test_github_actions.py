@@ -17,6 +17,21 @@ WORKFLOW = yaml.safe_load((RECIPES / "github_actions.yml").read_text(encoding="u
 STEPS: list[dict[str, Any]] = WORKFLOW["jobs"]["agents"]["steps"]
 (COMMAND,) = [step["run"] for step in STEPS if step.get("run", "").startswith("agentjobs")]
 (ARTIFACT,) = [step["with"]["path"] for step in STEPS if "upload-artifact" in step.get("uses", "")]
+(CHECK,) = [step["run"] for step in STEPS if "FOUND" in step.get("env", {})]
+CACHES = {step["uses"]: step["with"] for step in STEPS if "actions/cache" in step.get("uses", "")}
+
+
+@pytest.mark.parametrize(
+    ("attempt", "found", "code"), [("1", "", 0), ("2", "journal-7-1", 0), ("2", "", 1), ("3", "journal-7-1", 1)]
+)
+async def test_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, attempt: str, found: str, code: int) -> None:
+    """A run that is continued stops without the journal of the attempt before, which would start agents again."""
+    for name, value in {"GITHUB_RUN_ID": "7", "GITHUB_RUN_ATTEMPT": attempt, "FOUND": found}.items():
+        monkeypatch.setenv(name, value)
+    assert (await shell(CHECK, tmp_path))[0] == code
+    saved, restored = CACHES["actions/cache/save@v4"], CACHES["actions/cache/restore@v4"]
+    assert saved.items() < restored.items()
+    assert saved["key"].startswith(restored["restore-keys"])
 
 
 async def test_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
