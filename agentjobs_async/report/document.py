@@ -72,7 +72,7 @@ class Document(_Growing):
         async for page in source.journal.rows().pages():
             yield page
             rows += page
-            if len(rows) >= _BLOCK_ROWS:
+            if len(rows) >= (_BLOCK_ROWS if self.rows else 1):  # the first ones at once: a live page waits for them
                 await self.add(rows, prompts=source.prompts)
                 rows = []
         if rows:

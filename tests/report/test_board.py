@@ -20,8 +20,10 @@ from sqlalchemy.engine import Engine
 from agentjobs_async import InvalidInputError, JobRef
 from agentjobs_async.batch import BatchItem, Journal, State, move_journal
 from agentjobs_async.report import board
+from agentjobs_async.report.document import Document
 from agentjobs_async.report.live.feed import ChangeFeed
 from agentjobs_async.report.serving import running
+from agentjobs_async.report.source import Source
 from tests.batch.stage import claim_of
 from tests.report.served import Served, Stream, served, status_of
 from tests.report.stage import OUTCOMES, rows_of, run_some
@@ -85,6 +87,15 @@ async def test_document_and_changes(run: Path) -> None:
             changed = await stream.block()
     assert changed["number"] == [len(OUTCOMES) + 2]
     assert changed["key"]["text"] == ["late"]
+
+
+async def test_first_rows_come_at_once(first: Path) -> None:
+    """The first rows of a document can be read before the others are: a live page shows them meanwhile."""
+    await add(first, *map(str, range(2000)))
+    document = Document()
+    async with Journal.open(first, read_only=True) as journal:
+        rows = [document.rows async for _ in document.read(await Source.of(journal))]
+    assert 0 < rows[1] < 2001 == document.rows
 
 
 async def test_retry_replaces_the_row(run: Path) -> None:
