@@ -27,6 +27,14 @@ def run_page(page: str) -> dict[str, Any]:
     return names
 
 
+def lines_missing(shown: str, printed: str) -> list[str]:
+    """Return the lines of a page that a program did not print; commands, which name paths, are left out."""
+    printed = " ".join(printed.split())
+    return [
+        line for line in shown.splitlines() if not line.lstrip().startswith("agentjobs") and line.strip() not in printed
+    ]
+
+
 async def shell(lines: str, folder: Path) -> tuple[int, str]:
     """Run lines in a shell in `folder`, with `agentjobs` on its path; return its exit code and output."""
     script = folder / "bin" / "agentjobs"

@@ -3,17 +3,9 @@ from pathlib import Path
 import pytest
 
 from agentjobs_async.testing import Emulator, JobScript
-from tests.docs.samples import blocks, shell
+from tests.docs.samples import blocks, lines_missing, shell
 
 UNKNOWN, REFUSED = blocks("my-batch-stopped", "console")[2:4]
-
-
-def lines_missing(shown: str, printed: str) -> list[str]:
-    """Return the lines of the page that the program did not print; commands, which name paths, are left out."""
-    printed = " ".join(printed.split())
-    return [
-        line for line in shown.splitlines() if not line.lstrip().startswith("agentjobs") and line.strip() not in printed
-    ]
 
 
 async def test_unknown(emulator: Emulator, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
