@@ -25,7 +25,7 @@ def test_statuses() -> None:
 
 def test_waits() -> None:
     """The table of calls names every way to wait that a tracker has."""
-    named = " ".join(row[2] for row in table_below(PAGE, "Which call when"))
+    named = " ".join(row[1] for row in table_below(PAGE, "Which call when"))
     waits = {"wait_for_job", "watch", "updates", "as_completed", "notify"}
     assert all(callable(getattr(kind, name)) for name in waits for kind in (AgentJobsSession, JobTracker))
     assert all(f"`{name}`" in named for name in waits)
