@@ -16,6 +16,7 @@ __all__ = ["Figures", "Tally", "Tile", "job_seconds"]
 
 _NONE: Final = "-"
 _HOUR_SECONDS: Final = 3600.0
+_LEAST_PERCENT: Final = 0.1  # a smaller share is not told as none
 _FAST_PER_HOUR: Final = 600.0  # from here on a rate is easier to grasp per minute
 
 
@@ -92,7 +93,8 @@ def job_seconds(row: JournalRow) -> float | None:
 
 
 def _share(count: int, total: int) -> str:
-    return f"{decimal(100 * count / total, 1)} %" if total else ""
+    percent = 100 * count / total if total else 0
+    return "< 0.1 %" if 0 < percent < _LEAST_PERCENT else f"{decimal(percent, 1)} %" if total else ""
 
 
 def _median(name: str, ascending: Sequence[float], of_what: str = "") -> Tile:

@@ -1,6 +1,8 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
+
 from agentjobs_async.batch import JournalRow, State
 from agentjobs_async.report.figures import Tally
 
@@ -39,6 +41,16 @@ def test_figures() -> None:
         ("100.0 / h", "jobs ended"),
         ("2", "1 min 30 s in all"),
     ]
+
+
+@pytest.mark.parametrize(("total", "share"), [(1000, "0.1 %"), (1001, "< 0.1 %"), (1, "100.0 %")])
+def test_small_shares(total: int, share: str) -> None:
+    """A share below a tenth of a percent is not told as none; none is."""
+    tally = Tally()
+    for place in range(total):
+        tally.add(row(State.PLANNED if place else State.UNKNOWN))
+    unknown, failed, *_ = tally.figures().outcomes
+    assert (unknown.note, failed.note) == (share, "0.0 %")
 
 
 def test_nothing_yet() -> None:

@@ -31,6 +31,11 @@ function figuresOf(store, places) {
   };
 }
 
+function shareText(count, total) {
+  const percent = total ? (100 * count) / total : 0;
+  return percent > 0 && percent < 0.1 ? '< 0.1 %' : total ? `${decimal(percent, 1)} %` : '';
+}
+
 const rateText = (perHour) => (perHour >= 600 ? `${decimal(perHour / 60, 0)} / min` : `${decimal(perHour, 1)} / h`);
 
 function medianTile(name, ascending, ofWhat = '') {
@@ -45,7 +50,7 @@ function tilesOf(figures, { order, pauses: [pauses, paused], left }) {
     .filter((state) => SHOWN_STATES.has(state))
     .map((state) => {
       const count = counts[state] ?? 0;
-      return { name: state, state, value: grouped(count), note: total ? `${decimal((100 * count) / total, 1)} %` : '' };
+      return { name: state, state, value: grouped(count), note: shareText(count, total) };
     });
   const rate = span && durations.length ? (durations.length / span) * 3600 : null;
   const times = [
