@@ -30,19 +30,17 @@ async def opened(send: Callable[[dict, str], Awaitable[None]]) -> AsyncGenerator
         try:
             match command, text.split():
                 case "jobs", _:
-                    rows = [row for row in await journal.rows(where=Where(text=mine)) if row.key.startswith(mine)][-10:]
-                    lines = [f"{row.key} {row.state} {row.pr_link or ''} {row.prompt!r}"[:180] for row in rows]
+                    rows = [row for row in await journal.rows(where=Where(text=mine)) if row.key.startswith(mine)]
+                    lines = (f"{row.key} {row.state} {row.pr_link or ''} {row.prompt!r}"[:180] for row in rows[-10:])
                     return "\n".join(lines) or "None."
                 case "settle", _ if str(place["user"]) not in os.environ.get("OPERATORS", "").split():  # ids of users
                     return "Only operators may do this."
                 case "settle", [key, "job", job_id]:
                     await journal.resolve(key, job_id=(await session.get_job(job_id)).ref)
-                case "settle", [key, "again" | "abandon" as what]:
-                    await (journal.resolve(key, send_again=True) if what == "again" else journal.abandon(key))
+                case "settle", [key, "again" | "abandon" as how] if key in {row.key for row in await journal.unknown()}:
+                    await (journal.resolve(key, send_again=True) if how == "again" else journal.abandon(key))
                 case "settle", _:
                     return f"{SETTLE}? Unknown: {[row.key for row in await journal.unknown()][:10]}"
-                case _, []:
-                    return "Say what is to be done: /job Fix the broken links"
                 case _:  # once planned, the job is started, and its end told, whatever ends the bot
                     await jobs.submit(key, text, context=place, wait_for_create=False)
         except AgentJobsError as error:

@@ -94,7 +94,7 @@ async def test_ends(bot: Program, chat: Chat, service: Emulator) -> None:
         other = await chat.say(BEN, "job", of_ben := f"Not {done}")
         await process.watch(until(lambda: service.agents_started[of_ben]))
         await chat.say(ANNA, "job", " \n")
-        await process.watch(chat.until(f"{other} is noted", "Say what is to be done"))
+        await process.watch(chat.until(f"{other} is noted", "prompt is blank"))
         await chat.say(ANNA, "jobs")
         await process.watch(chat.until(f"{done} completed https://"))
         await chat.say(OPERATOR, "jobs")
@@ -122,14 +122,16 @@ async def test_unknown(bot: Program, chat: Chat, service: Emulator) -> None:
         await chat.connect(process)
         found, again, abandoned = keys = [await chat.say(ANNA, "job", text) for text in ("Found", "Again", "Abandon")]
         await process.watch(chat.until(*(f"{key} {UNKNOWN}" for key in keys)))
+        active = await chat.say(ANNA, "job", "At work")
+        await process.watch(until(lambda: service.agents_started["At work"]))
         agents = dict(service.agents_started)
         await chat.say(ANNA, "settle", f"{found} again")
         await process.watch(chat.until("Only operators may do this."))
-        for text in ("x", f"{found} agian", f"{found} job a b"):
+        for text in ("x", f"{found} agian", f"{found} job a b", "no_such again", f"{active} abandon"):
             chat.texts.clear()
             await chat.say(OPERATOR, "settle", text)
             await process.watch(chat.until("/settle KEY job JOB_ID, ", f"'{found}', '{again}', '{abandoned}'"))
-        for text in (f"{found} job no_such", "no_such again", f"{found} job docs:x"):
+        for text in (f"{found} job no_such", f"{found} job docs:x"):
             chat.texts.clear()
             await chat.say(OPERATOR, "settle", text)
             await process.watch(chat.until("Look at /jobs before you ask again."))
@@ -140,7 +142,7 @@ async def test_unknown(bot: Program, chat: Chat, service: Emulator) -> None:
             await chat.say(OPERATOR, "settle", text)
         await process.watch(chat.until(f"{abandoned} an operator gave this up", *(f"{key} is noted" for key in keys)))
         await complete(service)
-        await process.watch(chat.until(f"{found} completed: https://", f"{again} completed: https://"))
+        await process.watch(chat.until(*(f"{key} completed: https://" for key in (found, again, active))))
         await stop(process)
     assert service.agents_started["Again"] == agents.get("Again", 0) + 1
     assert service.agents_started["Found"] == agents.get("Found", 0)
@@ -271,7 +273,7 @@ async def test_slack(bot: Program, chat: SlackApi, service: Emulator) -> None:
         assert (await chat.post("{}", "application/json", secret="another"))[0] == 401
         keys = [await chat.mention(ANNA, text) for text in sent]
         await chat.mention(ANNA, "<@U1>")
-        await process.watch(chat.until("Say what is to be done", *(f"{key} is noted" for key in keys)))
+        await process.watch(chat.until("prompt is blank", *(f"{key} is noted" for key in keys)))
         await process.watch(until(lambda: len(service.agents_started) == len(sent)))
         await stop(process)
     assert service.agents_started == dict.fromkeys(sent.values(), 1)
