@@ -109,12 +109,10 @@ async def test_action_on_all_shown(browser: "Browser", run: Path) -> None:
     async with served(run, allow_actions=True) as page, opened(browser, page, token=True) as visited:
         button = visited.page.locator("#actions [data-action=retry]")
         await expect(button).to_have_text("Try again (3)")
-        await button.click()
         await visited.page.select_option("#state", "rejected")
         await expect(button).to_have_text("Try again (1)")
-        await expect(visited.page.locator(".sure")).to_have_count(0)  # it was about other rows
         await button.click()
-        await expect(visited.page.locator("#actions .asking span")).to_have_text("Try again: 1 item?")
+        await expect(visited.page.locator("dialog p")).to_have_text("Try again: 1 item?")
         await visited.page.click(".sure")
         await expect(visited.page.locator("#rows .row")).to_have_count(0)
         assert await visited.texts("#total") == [f"{len(OUTCOMES) + 1} items"]
@@ -122,44 +120,72 @@ async def test_action_on_all_shown(browser: "Browser", run: Path) -> None:
         await expect(button).to_have_text("Try again (2)")
 
 
-async def test_double_clicks_confirm_nothing(browser: "Browser", run: Path) -> None:
-    """The button that confirms stands elsewhere, and waits: a double click sends nothing again."""
+async def test_dangerous_buttons_look_dangerous(browser: "Browser", run: Path) -> None:
+    """The panel tells what happened, then the prompt, then what to do; what may do harm has the colour of failures."""
     async with served(run, allow_actions=True) as page, opened(browser, page, token=True) as visited:
         await row(visited.page, "unknown").first.click(position={"x": 20, "y": 10})
+        titles = ["Error", "Prompt", "Do it here", "In a terminal"]
+        assert await visited.texts("#panel h3") == titles
+        colours = {
+            name: await visited.page.locator(f"{bar} [data-action={name}]").evaluate(
+                "made => getComputedStyle(made).color"
+            )
+            for bar, name in (("#panel", "send_again"), ("#panel", "abandon"), ("#actions", "retry"))
+        }
+        failure = await visited.page.locator("#panel pre.error").evaluate("made => getComputedStyle(made).color")
+        assert [colour == failure for colour in colours.values()] == [True, True, False]
+
+
+@pytest.mark.parametrize("size", [(1280, 900), (390, 844), (320, 568)])
+async def test_double_clicks_confirm_nothing(browser: "Browser", run: Path, size: tuple[int, int]) -> None:
+    """The question stands in the other half of the window than its button: a double click sends nothing again."""
+    viewport = dict(zip(("width", "height"), size, strict=True))
+    async with (
+        served(run, allow_actions=True) as page,
+        opened(browser, page, token=True, viewport=viewport) as visited,
+    ):
+        question, panel = visited.page.locator("dialog"), visited.page.locator("#panel")
         for bar in ("#actions", "#panel"):
-            button, sure = (visited.page.locator(f"{bar} {name}") for name in ("[data-action=send_again]", ".sure"))
-            assert await button.evaluate(CLICK_AND_LOOK, bar) is True
-            await button.dblclick()
-            boxes = [await each.bounding_box() for each in (button, sure)]
-            assert boxes[0] is not None
-            assert boxes[1] is not None
-            assert boxes[0]["y"] + boxes[0]["height"] < boxes[1]["y"]
-        await sure.click()
-        await expect(visited.page.locator("#panel .badge")).to_have_text("planned")
-        await expect(visited.page.locator("#panel")).to_be_focused()
-        assert [url for url in visited.requests if url.endswith("actions")] == [f"{page.address}actions"]
+            if bar == "#panel":
+                await row(visited.page, "unknown").first.click(position={"x": 20, "y": 10})
+            button = visited.page.locator(f"{bar} [data-action=send_again]")
+            for edge in ("start", "end"):
+                await button.evaluate("(made, block) => made.scrollIntoView({ block })", edge)
+                await button.dblclick()
+                await expect(question).to_be_visible()
+                clicked, asked = [await each.bounding_box() for each in (button, question)]
+                assert clicked is not None
+                assert asked is not None
+                is_above = clicked["y"] < size[1] / 2
+                assert asked["y"] > size[1] / 2 if is_above else asked["y"] + asked["height"] < size[1] / 2
+                await visited.page.keyboard.press("Enter")  # No has the focus
+                await expect(question).to_be_hidden()
+        assert [url for url in visited.requests if url.endswith("actions")] == []
+        await button.click()
+        await visited.page.click(".sure")
+        await expect(panel.locator(".badge")).to_have_text("planned")
+        await expect(panel).to_be_focused()
 
 
 async def test_escape_is_no(browser: "Browser", run: Path) -> None:
     """Escape answers a question with No, and sends nothing; the panel stays open, and the next Escape closes it."""
     async with served(run, allow_actions=True) as page, opened(browser, page, token=True) as visited:
-        keyboard, question = visited.page.keyboard, visited.page.locator(".asking > *")
+        keyboard, question = visited.page.keyboard, visited.page.locator("dialog")
         await visited.page.click("#actions [data-action=send_again]")
-        await expect(question).to_have_count(3)
+        await expect(question).to_be_visible()
         await keyboard.press("Escape")
-        await expect(question).to_have_count(0)
+        await expect(question).to_be_hidden()
         await expect(visited.page.locator("#actions [data-action=send_again]")).to_be_focused()
         await row(visited.page, "unknown").first.click(position={"x": 20, "y": 10})
         await visited.page.click("#panel [data-action=abandon]")
         await keyboard.press("Escape")
-        await expect(question).to_have_count(0)
-        assert await visited.page.is_visible("#panel")
+        await expect(question).to_be_hidden()
+        await expect(visited.page.locator("#panel [data-action=abandon]")).to_be_focused()
         await keyboard.press("Escape")
         assert not await visited.page.is_visible("#panel")
+        await expect(row(visited.page, "unknown").first).to_be_focused()
         assert [url for url in visited.requests if url.endswith("actions")] == []
 
-
-CLICK_AND_LOOK = "(button, bar) => { button.click(); return document.querySelector(`${bar} .sure`).disabled; }"
 
 ACT_ON_MANY = """async (failing) => {
     const sizes = [];
@@ -215,14 +241,17 @@ async def test_redraws_leave_an_open_panel(browser: "Browser", run: Path) -> Non
         await visited.page.mouse.down()
         await poll_once_more(visited.page, 1)
         await visited.page.mouse.up()
-        await expect(visited.page.locator("#panel .sure")).to_have_count(1)
-        await visited.page.locator(".found input").press_sequentially("job_")
+        await expect(visited.page.locator("dialog")).to_be_visible()
         await poll_once_more(visited.page, 2)
+        await visited.page.keyboard.press("Enter")
+        await expect(button).to_be_focused()
+        await visited.page.locator(".found input").press_sequentially("job_")
+        await poll_once_more(visited.page, 3)
         await visited.page.keyboard.type("found")
         await expect(visited.page.locator(".found input")).to_have_value("job_found")
         await visited.page.evaluate("getSelection().selectAllChildren(document.querySelector('#panel dd'))")
         selected = await visited.page.evaluate("getSelection().toString()")
-        await poll_once_more(visited.page, 3)
+        await poll_once_more(visited.page, 4)
         assert selected
         assert await visited.page.evaluate("getSelection().toString()") == selected
 

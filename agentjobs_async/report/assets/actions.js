@@ -11,7 +11,6 @@ const ACTIONS_OF_ONE = [
   { ...ACTIONS[2], states: new Set(['active']), risk: 'Its agent may be at work.' },
 ];
 const DONE = { retry: 'planned again', send_again: 'planned again', abandon: 'abandoned', set_job: 'given its job' };
-const CONFIRMABLE_AFTER = 600; // ms in which a second click confirms nothing
 const MOST_REASONS = 5; // of refusals: a page has room for a few lines
 const ROWS_AT_ONCE = 50_000; // in one request: a server refuses a body of more than 1 MiB
 
@@ -21,29 +20,31 @@ class Actions {
     this.report = page.report;
     this.places = {}; // of the rows shown, by the action that is offered for them
     this.buttons = ACTIONS.map((action) => {
-      const made = element('button', { type: 'button', 'data-action': action.name });
+      const made = this.button(action);
       made.addEventListener('click', () => {
         const places = this.places[action.name];
-        this.ask(made, this.asking, action, `${action.words}: ${itemsText(places.length)}`, this.named(places));
+        this.ask(made, action, `${action.words}: ${itemsText(places.length)}`, this.named(places));
       });
       return made;
     });
-    this.asking = element('div', { className: 'asking', 'aria-live': 'polite' });
+    this.question = element('dialog', { role: 'alertdialog', 'aria-labelledby': 'question' });
+    this.question.addEventListener('mousedown', (event) => {
+      if (event.target === this.question) event.preventDefault(); // the focus stays at No
+    });
+    document.body.append(this.question);
     this.bulk = byId('actions');
-    this.bulk.append(element('span', {}, 'With the items shown:'), ...this.buttons, this.asking);
+    this.bulk.append(element('span', {}, 'With the items shown:'), ...this.buttons);
     document.querySelector('.toolbar').after(this.bulk); // the toolbar stays in sight, at a height that the table knows
     this.report.panel.more = (place) => this.ofRow(place);
-    addEventListener('keydown', (event) => {
-      const asked = event.key === 'Escape' ? [...document.querySelectorAll('.asking:not(:empty)')].at(-1) : undefined;
-      if (!asked) return;
-      event.stopPropagation(); // the panel stays open
-      asked.lastChild.click(); // No
-    }, true);
     const refresh = this.report.refresh.bind(this.report);
     this.report.refresh = () => {
       refresh();
       this.offer();
     };
+  }
+
+  button({ name, risk, words }) {
+    return element('button', { type: 'button', 'data-action': name, className: risk ? 'danger' : null }, words);
   }
 
   /* What an action names: the rows at these places as the page shows them, and the journal that they are of. */
@@ -52,36 +53,33 @@ class Actions {
     return { journal: store.head.identity, rows: places.map((place) => [store.number[place], store.state[place]]) };
   }
 
-  /* Offer what can be done about the rows shown. Another filter shows others than a question was asked about. */
+  /* Offer what can be done about the rows shown. */
   offer() {
-    const { store, shown, filter } = this.report;
+    const { store, shown } = this.report;
     this.places = Object.fromEntries(ACTIONS.map(({ name, states }) => [name, shown.filter((place) => states.has(store.state[place]))]));
     ACTIONS.forEach(({ name, words }, index) => {
       this.buttons[index].hidden = !this.places[name].length;
       this.buttons[index].textContent = `${words} (${grouped(this.places[name].length)})`;
     });
-    const asked = JSON.stringify(filter);
-    if (asked !== this.filter) this.asking.replaceChildren();
-    this.filter = asked;
-    this.bulk.hidden = !this.asking.children.length && this.buttons.every(({ hidden }) => hidden);
+    this.bulk.hidden = this.buttons.every(({ hidden }) => hidden);
   }
 
   /* The buttons for one row. The panel makes them anew when the row, its state or its job has changed. */
   ofRow(place) {
-    const state = this.report.store.state[place];
+    const { store } = this.report;
+    const state = store.state[place];
     const named = this.named([place]);
     const offered = ACTIONS_OF_ONE.filter((action) => action.states.has(state));
     if (!offered.length) return [];
-    const asking = element('div', { className: 'asking', 'aria-live': 'polite' });
     const buttons = offered.map((action) => {
-      const made = element('button', { type: 'button', 'data-action': action.name }, action.words);
+      const made = this.button(action);
       made.addEventListener('click', () => {
-        if (action.risk) this.ask(made, asking, action, action.words, named);
+        if (action.risk) this.ask(made, action, `${action.words}: ${beginning(store.key[place].slice(0, 60))}`, named);
         else this.act(action.name, named, made);
       });
       return made;
     });
-    const parts = [element('h3', {}, 'Do it here'), element('div', { className: 'buttons' }, ...buttons), asking];
+    const parts = [element('h3', {}, 'Do it here'), element('div', { className: 'buttons' }, ...buttons)];
     if (state === 'unknown') parts.push(this.jobForm(named));
     return [element('section', { className: 'do' }, ...parts)];
   }
@@ -97,21 +95,22 @@ class Actions {
     return form;
   }
 
-  /* Ask, below the buttons and not at once to be answered, so that a double click is no answer. It is about what is named now. */
-  ask(button, asking, { name, risk }, words, named) {
-    const yes = element('button', { type: 'button', className: 'sure', disabled: true }, 'Yes, do it');
+  /* Ask in the other half of the window: there, the second click of a double click is no answer. Escape is No. */
+  ask(button, { name, risk }, words, named) {
+    const { question } = this;
     const no = element('button', { type: 'button' }, 'No');
-    setTimeout(() => { yes.disabled = false; }, CONFIRMABLE_AFTER);
-    for (const answer of [yes, no]) answer.addEventListener('click', async () => {
-      button.focus(); // the answer goes
-      if (answer === yes) await this.act(name, named, yes);
-      asking.replaceChildren();
-    });
-    asking.replaceChildren(element('span', {}, `${words}? ${risk ?? ''}`), yes, no);
+    const yes = element('button', { type: 'button', className: risk ? 'danger sure' : 'sure' }, 'Yes, do it');
+    for (const answer of [no, yes]) answer.addEventListener('click', () => question.close());
+    yes.addEventListener('click', () => this.act(name, named, button));
+    question.onclose = () => { if (!button.isConnected) byId('panel').focus(); };
+    question.replaceChildren(element('p', { id: 'question' }, `${words}? ${risk ?? ''}`), no, yes);
+    question.classList.toggle('low', button.getBoundingClientRect().top < innerHeight / 2);
+    question.showModal();
   }
 
   async act(action, { journal, rows }, button, job) {
-    button.disabled = true;
+    if (button.ariaDisabled === 'true') return;
+    button.ariaDisabled = 'true'; // it keeps the focus
     const outcome = { done: 0, refused: 0, reasons: [] };
     let fault = '';
     try {
@@ -127,7 +126,7 @@ class Actions {
     }
     const known = fault && !outcome.done && !outcome.refused ? [] : [said(action, outcome)];
     this.say([...known, fault].join(' ').trim(), !fault);
-    button.disabled = false;
+    button.ariaDisabled = 'false';
   }
 
   /* Send an action; `job` is left out where it is undefined. */

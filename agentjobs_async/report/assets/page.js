@@ -44,6 +44,7 @@ class Report {
   }
 
   key(event) {
+    if (document.querySelector('dialog[open]')) return; // the keys are its own
     const typing = /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName);
     if (event.key === '/' && !typing) {
       event.preventDefault();

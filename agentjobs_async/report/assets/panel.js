@@ -1,4 +1,4 @@
-/* The panel of one row: everything that is known of it, and the commands that settle or retry it. */
+/* The panel of one row: what happened, the prompt, and then what to do. */
 
 class Panel {
   constructor(store, closed) {
@@ -19,10 +19,11 @@ class Panel {
     const madeFor = JSON.stringify([place, store.state[place], store.job_id[place]]);
     if (!this.isOpen || madeFor !== this.madeFor) {
       this.madeFor = madeFor;
-      const made = element('div', {}, this.head(place), ...this.more(place), this.commands(place));
+      const made = element('div', {}, this.head(place), this.record, ...this.more(place), this.commands(place));
       const hadFocus = this.panel.contains(document.activeElement);
-      this.panel.replaceChildren(...made.children, this.record);
+      this.panel.replaceChildren(...made.children);
       if (hadFocus) this.panel.focus();
+      if (place !== this.place) this.panel.scrollTop = 0;
     }
     update(this.record, element('div', {},
       this.text('Error', store.error[place], 'error'),
@@ -53,7 +54,7 @@ class Panel {
 
   text(title, text, kind) {
     if (text === null || text === '') return null;
-    return element('section', {}, element('h3', {}, title), element('pre', { className: kind }, text));
+    return element('section', {}, element('h3', {}, title), element('pre', { className: kind, tabindex: '0' }, text));
   }
 
   link(place) {
@@ -88,7 +89,7 @@ class Panel {
     const values = { '{key}': store.key[place], '{journal}': address, '{token}': token ?? '' };
     const shown = (commands[store.state[place]] ?? []).filter(([, words]) => token !== null || !words.includes('{token}'));
     if (!shown.length) return null;
-    return element('section', { className: 'commands' }, ...shown.map(([what, words]) => this.command(what, commandLine(words, values))));
+    return element('section', { className: 'commands' }, element('h3', {}, 'In a terminal'), ...shown.map(([what, words]) => this.command(what, commandLine(words, values))));
   }
 
   command(what, line) {
