@@ -123,6 +123,52 @@ async def test_small_shares(browser: "Browser", tmp_path: Path) -> None:
                 await expect(visited.page.locator(f'[data-tile="{state}"] .note')).to_have_text(share)
 
 
+# Shows a tile of each state, all figures, and large numbers. Returns what is beside the grid, cut, or breaks in a
+# name or before a unit, how many columns the states have, and how wide the page is.
+LARGE_TILES = """() => {
+    const { store } = report;
+    const counts = Object.fromEntries(store.head.order.map((state) => [state, 100_000]));
+    const times = { durations: [3599.2], intervals: [3599.2] };
+    const figures = { ...figuresOf(store, report.all), ...times, counts, total: 900_000 };
+    const left = { all: 'about 1.3 h, 9 of 10 within 1.3 h' };
+    showTiles(tilesOf(figures, { ...store.head, left, pauses: [12, 3599.2] }), '');
+    const isOnOneLine = (node, start, end) => {
+        const range = document.createRange();
+        range.setStart(node, start);
+        range.setEnd(node, end);
+        return range.getClientRects().length === 1;
+    };
+    const wrong = [];
+    let columns;
+    for (const list of document.querySelectorAll('.tiles')) {
+        const boxes = [...list.children].map((tile) => tile.getBoundingClientRect());
+        const lefts = [...new Set(boxes.map((box) => Math.round(box.left)))];
+        columns ??= lefts.length;
+        boxes.forEach((box, index) => {
+            if (Math.round(box.left) !== lefts[index % lefts.length]) wrong.push(`${index} is beside its column`);
+            if (Math.abs(box.width - boxes[0].width) > 1) wrong.push(`${index} is not as wide as the first`);
+        });
+        for (const span of list.querySelectorAll('span')) {
+            const { textContent: words, firstChild: text } = span;
+            if (span.scrollWidth > span.clientWidth) wrong.push(`cut: ${words}`);
+            const parts = words.matchAll(span.className === 'note' ? /[\\d.,]+\\s(s|min|h|%)/g : /.+/g);
+            for (const { index, 0: part } of parts) {
+                if (!isOnOneLine(text, index, index + part.length)) wrong.push(`broken: ${part}`);
+            }
+        }
+    }
+    return [wrong, columns, document.documentElement.scrollWidth];
+}"""
+
+
+@pytest.mark.parametrize(("width", "columns"), [(320, 3), (390, 3), (768, 7), (1280, 9), (1920, 9)])
+async def test_tiles_keep_their_grid(browser: "Browser", written: Path, width: int, columns: int) -> None:
+    """Tiles are as wide as each other, in columns, at every width; no number is cut, and no name or unit breaks."""
+    async with opened(browser, written, viewport={"width": width, "height": 900}) as visited:
+        await visited.page.click("#show-charts")
+        assert await visited.page.evaluate(LARGE_TILES) == [[], columns, width]
+
+
 async def test_search(browser: "Browser", written: Path) -> None:
     """A search finds keys, prompts and errors, in any case, and can be cleared."""
     async with opened(browser, written) as visited:

@@ -64,13 +64,14 @@ function decimal(value, digits) {
   return rounded.toLocaleString('en-US', { minimumFractionDigits: digits, maximumFractionDigits: digits });
 }
 
+/* As span_text in texts.py, but no line ends before a unit. */
 function spanText(seconds) {
   if (seconds === null) return NONE;
   const whole = Math.floor(seconds + 0.5);
-  if (whole < 60) return `${Number(decimal(seconds, seconds < 1 ? 2 : seconds < 10 ? 1 : 0))} s`;
+  if (whole < 60) return `${Number(decimal(seconds, seconds < 1 ? 2 : seconds < 10 ? 1 : 0))}\u00a0s`;
   const [minutes, hours] = [Math.floor(whole / 60), Math.floor(whole / 3600)];
-  if (!hours) return `${minutes} min${whole % 60 ? ` ${whole % 60} s` : ''}`;
-  return `${hours} h${minutes % 60 ? ` ${String(minutes % 60).padStart(2, '0')} min` : ''}`;
+  if (!hours) return `${minutes}\u00a0min${whole % 60 ? ` ${whole % 60}\u00a0s` : ''}`;
+  return `${hours}\u00a0h${minutes % 60 ? ` ${String(minutes % 60).padStart(2, '0')}\u00a0min` : ''}`;
 }
 
 const isoTime = (time) => new Date(time).toISOString();
