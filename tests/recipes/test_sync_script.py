@@ -1,38 +1,106 @@
 """The recipe for synchronous code, as a process."""
 
 import signal
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 
 import pytest
 
+from agentjobs_async.batch import Journal
 from agentjobs_async.testing import Emulator, JobScript
-from tests.recipes.processes import program
+from tests.recipes.processes import ENDLESS, Process, Program, complete, program
 from tests.until import until
 
 pytestmark = pytest.mark.slow
 
+LONG = "\n".join(f"{number}. Fix <b>https://docs.example/?a=1&b={number}</b> 'äöü' 🎉\t" for number in range(50))
+Scripts = Callable[..., AbstractAsyncContextManager[Program]]
 
-async def test_results() -> None:
-    """It prints the end of each job, and an error without a traceback."""
-    async with Emulator(script=JobScript(duration=0)) as emulator:
-        await emulator.inject("500 on=create", prompt="Unlucky")
-        async with program("sync_script", emulator.environment(), "One", "Unlucky", "Two") as script:
-            async with script.running() as process:
-                assert await process.end() == 0
-    assert process.output.count(" completed ") == 2
-    assert "may have been started" in process.output
+
+@pytest.fixture
+async def service() -> AsyncIterator[Emulator]:
+    async with Emulator(script=ENDLESS) as service:
+        yield service
+
+
+@pytest.fixture
+def script(service: Emulator, tmp_path: Path) -> Scripts:
+    """Return the program of some prompts, whose journal is one and the same."""
+    settings = {**service.environment(), "JOURNAL": str(tmp_path / "jobs.db")}
+    return lambda *prompts: program("sync_script", settings, *prompts)
+
+
+async def run(script: Program) -> tuple[int, str]:
+    """Run it to its end; return the exit code, and what it wrote."""
+    async with script.running() as process:
+        code = await process.end()
     assert "Traceback" not in process.output
+    assert "never " not in process.output
+    return code, process.output
 
 
-async def test_interrupt() -> None:
-    """Ctrl-C ends the wait; a create under way has its answer first, and each job's token is printed."""
-    async with Emulator(script=JobScript(duration=float("inf"))) as emulator:
-        await emulator.inject("hang for=1 agent=yes on=create", prompt="Slow")
-        async with program("sync_script", emulator.environment(), "Quick", "Slow") as script:
-            async with script.running() as process:
-                await until(
-                    lambda: emulator.agents_started.total() == 2 and any(r.method == "GET" for r in emulator.requests)
-                )
-                process.interrupt(signal.SIGINT)
-                assert await process.end() == 128 + signal.SIGINT
-    assert process.output.count("continues: ") == 2
+async def stop(process: Process, number: int) -> None:
+    """End it by a signal, which comes twice."""
+    process.interrupt(number)
+    process.interrupt(number)
+    assert await process.end() == 128 + number
     assert "Traceback" not in process.output
+    assert "never " not in process.output
+
+
+async def test_results(script: Scripts, service: Emulator) -> None:
+    """It prints the end of each job, and an error without a traceback; it is run again without another agent."""
+    service.script(JobScript(duration=0))
+    await service.inject("500 on=create", prompt="Unlucky")
+    await service.inject("429 retry-after=1 on=create", prompt=LONG)
+    async with script("One", "Unlucky", LONG, " ", "One", "\udcff") as program:
+        for _ in range(2):
+            code, output = await run(program)
+            assert (code, output.count(" completed ")) == (1, 3)
+            assert output.count(" is unknown: ") == 1
+            assert output.count("'Unlucky': ") == 1
+            assert output.count("prompt is blank") == 1
+            assert output.count("'\\udcff': prompt is not valid Unicode") == 1
+    assert (service.agents_started["One"], service.agents_started[LONG]) == (1, 1)
+    assert sum(request.method == "POST" for request in service.requests) == 4  # one more after the 429
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_signals(number: int, script: Scripts, service: Emulator) -> None:
+    """Two signals end the waits, but no create under way; the next run continues with each job."""
+    await service.inject("hang for=0.5 agent=yes on=create", prompt="Slow")
+    async with script("Quick", "Slow") as program:
+        async with program.running() as process:
+            polled = until(lambda: any(request.method == "GET" for request in service.requests))
+            await process.watch(polled)
+            await process.watch(until(lambda: service.agents_started.total() == 2))
+            await stop(process, number)
+        await complete(service)
+        code, output = await run(program)
+    assert (code, output.count(" completed ")) == (0, 2)
+    assert service.agents_started == {"Quick": 1, "Slow": 1}
+
+
+async def test_kill(script: Scripts, service: Emulator) -> None:
+    """After a kill amid a create, the next run says that it may have been started, and starts nothing again."""
+    await service.inject("hang agent=yes on=create", prompt="Slow")
+    async with script("Quick", "Slow") as program:
+        async with program.running() as process:
+            await process.watch(until(lambda: any(request.method == "GET" for request in service.requests)))
+            await process.watch(until(lambda: service.agents_started.total() == 2))
+            process.interrupt(signal.SIGKILL)
+            await process.end()
+        await complete(service)
+        code, output = await run(program)
+    assert (code, output.count(" completed "), output.count(" is unknown: ")) == (1, 1, 1)
+    assert service.agents_started == {"Quick": 1, "Slow": 1}
+
+
+async def test_two_at_once(script: Scripts, service: Emulator, tmp_path: Path) -> None:
+    """A second run beside the first one says why it ends, and sends nothing."""
+    async with Journal.open(tmp_path / "jobs.db"), script("Fix it") as program:
+        code, output = await run(program)
+    assert code == 1
+    assert "another process owns it" in output
+    assert not service.requests
