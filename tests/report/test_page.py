@@ -2,6 +2,7 @@
 
 import csv
 import os
+import re
 import shlex
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -321,21 +322,126 @@ async def test_rows_out_of_sight(browser: "Browser", tmp_path: Path) -> None:
 
 
 THOUSANDS_AT_ONCE = """() => {
-    const { store, timeline } = report;
+    const { store } = report;
     const jobs = Array.from({ length: 5003 }, (_, place) => place); // 5,000 that ended, then three
+    jobs.forEach((place) => store.placeOf(place + 1));
     store.state = jobs.map(() => 'completed');
     store.created_at = jobs.map((place) => (place < 5000 ? 1000 : 200_000));
-    store.ended_at = jobs.map((place) => (place < 5000 ? 100_000 : 900_000));
-    timeline.show(jobs);
-    timeline.zoom([500_000, 800_000]);
-    return [timeline.canvas.style.height, Math.max(...timeline.levels(400))];
+    store.ended_at = jobs.map((place) => (place < 5000 ? 100_000 + place : 900_000));
+    report.shown = jobs;
+}"""
+
+# Draws the charts; returns the texts that are drawn beside their axes.
+AXES = """() => {
+    const drawn = [];
+    const { prototype } = CanvasRenderingContext2D;
+    const { fillText } = prototype;
+    prototype.fillText = function (text, ...rest) {
+        drawn.push(text);
+        fillText.call(this, text, ...rest);
+    };
+    report.drawCharts();
+    prototype.fillText = fillText;
+    return drawn;
 }"""
 
 
-async def test_thousands_of_jobs_at_once(browser: "Browser", written: Path) -> None:
-    """The chart is as high for 5,000 concurrent jobs as for 20; zoomed, it counts the jobs that it shows."""
+@pytest.mark.parametrize("width", [390, 1280])
+async def test_thousands_of_jobs_at_once(browser: "Browser", written: Path, width: int) -> None:
+    """The chart fits the page with 5,000 concurrent jobs, in few elements; zoomed, it is of the jobs that it shows."""
+    async with opened(browser, written, viewport={"width": width, "height": 900}) as visited:
+        page = visited.page
+        await page.click("#show-charts")
+        await page.evaluate(THOUSANDS_AT_ONCE)
+        texts = await page.evaluate(AXES)
+        assert texts[:7] == ["0", "1,000", "2,000", "3,000", "4,000", "5,000", "UTC"]
+        assert await page.evaluate("document.documentElement.scrollWidth") == width
+        boxes = [await page.locator(chart).bounding_box() for chart in ("#active", "#timeline", "#histogram")]
+        assert all(box and box["height"] <= 520 and box["x"] + box["width"] <= width for box in boxes)
+        assert await page.locator("#charts *").count() < 200
+        await page.evaluate("report.timeline.zoom([500_000, 800_000])")
+        texts = await page.evaluate(AXES)
+        assert texts[:5] == ["0", "1", "2", "3", "UTC"]
+        box = await page.locator("#timeline").bounding_box()
+        assert box is not None
+        assert box["height"] == 3 * 14
+
+
+WEEKS = 21 * 86_400
+
+
+async def hours_shown(visited: Visit) -> float:
+    """Return the hours from the start to the end of the chart of jobs over time."""
+    return float(await visited.page.evaluate("(report.timeline.span[1] - report.timeline.span[0]) / 3_600_000"))
+
+
+async def test_busy_span(browser: "Browser", tmp_path: Path) -> None:
+    """The chart shows the hour of a batch of which one job ended weeks later; a button shows the weeks."""
+    await aged_journal(tmp_path / "run.db", [*range(600, 3601, 300), WEEKS])
+    async with opened(browser, await write(tmp_path / "run.db")) as visited:
+        await visited.page.click("#show-charts")
+        button = visited.page.locator("#zoom-out")
+        for words, least, most in (("Whole span", 1, 1.1), ("Busy span", 504, 504), ("Whole span", 1, 1.1)):
+            await expect(button).to_have_text(words)
+            assert least <= await hours_shown(visited) <= most
+            await button.click()
+        assert "UTC" in await visited.page.inner_text("#time-hint")
+
+
+async def test_report_made_weeks_later(browser: "Browser", tmp_path: Path) -> None:
+    """Jobs that nobody polls any more are shown as active until they were last seen, others until now."""
+    path = tmp_path / "run.db"
+    await aged_journal(path, [], ages=[WEEKS - second for second in range(0, 1800, 60)], unseen_seconds=WEEKS - 3600)
+    async with opened(browser, await write(path)) as visited:
+        await visited.page.click("#show-charts")
+        assert 0.99 < await hours_shown(visited) < 1.01
+        assert not await visited.page.is_visible("#zoom-out")
+    await aged_journal(tmp_path / "now.db", [], ages=[7200.0, 3600.0], unseen_seconds=120.0)
+    async with opened(browser, await write(tmp_path / "now.db")) as visited:
+        await visited.page.click("#show-charts")
+        assert 1.99 < await hours_shown(visited) < 2.01
+
+
+async def test_time_axis(browser: "Browser", written: Path) -> None:
+    """The axis names UTC, and has round times, with the date at midnight, however long a span it shows."""
     async with opened(browser, written) as visited:
-        assert await visited.page.evaluate(THOUSANDS_AT_ONCE) == ["260px", 3]
+        await visited.page.click("#show-charts")
+        await visited.page.evaluate("report.store.created_at.fill(0); report.store.ended_at.fill(2e12)")
+        start = 1_795_046_400_000 - 3_723_456  # before midnight
+        for seconds, pattern in (
+            (1, r"\d\d:\d\d:\d\d\.\d00"),
+            (40, r"\d\d:\d\d:\d[05]"),
+            (3000, r"\d\d:\d[05]"),
+            (36_000, r"\d\d:00|11-19"),
+            (864_000, r"\d\d-\d\d"),
+        ):
+            await visited.page.evaluate("span => report.timeline.zoom(span)", [start, start + seconds * 1000])
+            texts = await visited.page.evaluate(AXES)
+            times = texts[texts.index("UTC") + 1 :]
+            assert len(times) >= 3
+            assert [time for time in times if not re.fullmatch(pattern, time)] == []
+
+
+async def test_words_for_emptiness(browser: "Browser", written: Path, tmp_path: Path) -> None:
+    """An empty chart says whether it is of a filter, and of what; a job that took no time has ended."""
+    histogram = "#histogram .none"
+    async with Journal.open(tmp_path / "run.db"):
+        pass
+    async with opened(browser, await write(tmp_path / "run.db")) as visited:
+        await visited.page.click("#show-charts")
+        assert await visited.page.evaluate(AXES) == ["no job has been created"]
+        await expect(visited.page.locator(histogram)).to_have_text("no job has ended")
+    async with opened(browser, written) as visited:
+        await visited.page.click("#show-charts")
+        await visited.page.select_option("#state", "planned")
+        assert await visited.page.evaluate(AXES) == ["no job of this filter has been created"]
+        await expect(visited.page.locator(histogram)).to_have_text("no job of this filter has ended")
+        await visited.page.select_option("#state", "failed")
+        await visited.page.evaluate("report.timeline.zoom([0, 1000])")
+        assert await visited.page.evaluate(AXES) == ["no job of this filter in this span"]
+        await visited.page.evaluate("report.store.ended_at = [...report.store.created_at]")
+        await visited.page.evaluate("report.drawCharts()")
+        await expect(visited.page.locator("#histogram rect")).to_have_count(1)
 
 
 async def test_drag_that_ends_outside(browser: "Browser", written: Path) -> None:

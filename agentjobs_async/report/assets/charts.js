@@ -16,7 +16,18 @@ function colour(name) {
   return getComputedStyle(byId('active')).color;
 }
 
-const SPANS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400];
+/* Return the words for none of the jobs that could be shown at these places. */
+const jobWords = (store, places) => (places.length < store.size ? 'no job of this filter' : 'no job');
+
+/* Return round counts from 0 to the first one that is not exceeded, at most six. */
+function roundCounts(most) {
+  for (let power = 1; ; power *= 10) {
+    const step = [power, 2 * power, 5 * power].find((each) => most <= 5 * each);
+    if (step) return Array.from({ length: Math.ceil(most / step) + 1 }, (_, index) => index * step);
+  }
+}
+
+const SPANS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800];
 
 /* Return round steps in seconds of which about `most` fit a span. */
 function stepOf(seconds, most) {
@@ -25,11 +36,12 @@ function stepOf(seconds, most) {
 
 /* The bins of a histogram are equally wide on a logarithmic axis: jobs take seconds, or hours. */
 function binsOf(store, places, number) {
-  const jobs = places.filter((place) => (store.duration(place) ?? 0) > 0 && ENDED_JOBS.has(store.state[place]));
+  const jobs = places.filter((place) => store.duration(place) !== null && ENDED_JOBS.has(store.state[place]));
   if (!jobs.length) return null;
+  const secondsOf = (place) => Math.max(store.duration(place), 0.001); // 0 has no place on a logarithmic axis
   let [low, high] = [Infinity, -Infinity];
   for (const place of jobs) {
-    const seconds = store.duration(place);
+    const seconds = secondsOf(place);
     if (seconds < low) low = seconds;
     if (seconds > high) high = seconds;
   }
@@ -42,49 +54,54 @@ function binsOf(store, places, number) {
     total: 0,
   }));
   for (const place of jobs) {
-    const bin = bins[Math.min(Math.floor(Math.log(store.duration(place) / low) / width), number - 1)];
+    const bin = bins[Math.min(Math.floor(Math.log(secondsOf(place) / low) / width), number - 1)];
     bin.counts[store.state[place]] = (bin.counts[store.state[place]] ?? 0) + 1;
     bin.total += 1;
   }
   return { bins, low, high };
 }
 
-const HISTOGRAM = { top: 14, bottom: 26, side: 6, bins: 28 };
+const HISTOGRAM = { top: 8, bottom: 26, left: 50, right: 6, bins: 28 };
 
 function drawHistogram(store, places) {
   const target = byId('histogram');
   const width = target.clientWidth || 300;
   const height = target.clientHeight || 240;
-  const { top, bottom, side } = HISTOGRAM;
+  const { top, bottom, left, right } = HISTOGRAM;
   target.setAttribute('viewBox', `0 0 ${width} ${height}`);
-  const found = binsOf(store, places, Math.min(HISTOGRAM.bins, Math.floor(width / 12)));
+  const found = binsOf(store, places, Math.min(HISTOGRAM.bins, Math.floor((width - left - right) / 10)));
   byId('duration-hint').textContent = found ? 'from create to end, logarithmic' : '';
   if (!found) {
-    target.replaceChildren(svg('text', { x: width / 2, y: height / 2, class: 'none' }, 'no job has ended yet'));
+    target.replaceChildren(svg('text', { x: width / 2, y: height / 2, class: 'none' }, `${jobWords(store, places)} has ended`));
     return;
   }
-  const most = Math.max(...found.bins.map((bin) => bin.total));
+  const counts = roundCounts(Math.max(...found.bins.map((bin) => bin.total)));
+  const most = counts.at(-1);
   const plot = height - top - bottom;
-  const wide = (width - 2 * side) / found.bins.length;
+  const wide = (width - left - right) / found.bins.length;
   const bars = found.bins.map((bin, index) => {
     let bottomEdge = height - bottom;
     const group = svg('g', {}, svg('title', {}, `${spanText(bin.from)} to ${spanText(bin.to)}: ${grouped(bin.total)}`));
     for (const state of store.head.order.filter((name) => bin.counts[name])) {
       const high = Math.max((bin.counts[state] / most) * plot, 1);
       bottomEdge -= high;
-      const place = { x: side + index * wide + 0.5, y: bottomEdge, width: Math.max(wide - 1, 1), height: high };
+      const place = { x: left + index * wide + 0.5, y: bottomEdge, width: Math.max(wide - 1, 1), height: high };
       group.append(svg('rect', { ...place, class: `state-${state}` }));
     }
     return group;
   });
-  const scale = (seconds) => side + (Math.log(seconds / found.low) / Math.log(found.high / found.low)) * (width - 2 * side);
-  target.replaceChildren(...bars, ...durationAxis(found, scale, width, height - bottom), svg('text', { x: side, y: 10 }, grouped(most)));
+  const scale = (seconds) => left + (Math.log(seconds / found.low) / Math.log(found.high / found.low)) * (width - left - right);
+  const lines = counts.flatMap((count) => {
+    const y = Math.round(height - bottom - (count / most) * plot) + 0.5;
+    return [svg('line', { x1: left, x2: width, y1: y, y2: y }), svg('text', { x: left - 6, y: y + 4, class: 'count' }, grouped(count))];
+  });
+  target.replaceChildren(...lines, ...bars, ...durationAxis(found, scale, width, height - bottom));
 }
 
 function durationAxis({ low, high }, scale, width, y) {
-  const marks = [0.001, 0.01, 0.1, 1, 2, 5, 10, 30, 60, 180, 600, 1800, 3600, 10800, 36000, 86400, 259200];
+  const marks = [0.001, 0.01, 0.1, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 18000, 43200, 86400, 259200];
   let last = -100;
-  const shown = [svg('line', { x1: 0, x2: width, y1: y + 0.5, y2: y + 0.5 })];
+  const shown = [];
   for (const mark of marks.filter((seconds) => seconds >= low && seconds <= high)) {
     const x = scale(mark);
     if (x - last < 52 || x < 16 || x > width - 20) continue;

@@ -2,6 +2,7 @@
 
 /* Put bars, which come in the order of their starts, into lanes: each takes the lane that has been free for longest, or opens one. */
 function packLanes(bars) {
+  for (const bar of bars) bar.lane = undefined;
   const byEnd = [...bars].sort((one, other) => one.end - other.end);
   let [lanes, ended, taken] = [0, 0, 0]; // the lanes of the bars of `byEnd` from `taken` to `ended` are free
   for (const bar of bars) {
@@ -11,14 +12,37 @@ function packLanes(bars) {
   return lanes;
 }
 
-const LEFT = 40; // room for the numbers of the axis
+/* Return the span in which nearly all starts and ends lie, where all of them take ten times as long: a batch of an hour is shown as
+   that hour, even if one job ended weeks later. */
+function busySpan(times) {
+  const sorted = Float64Array.from(times).sort();
+  const end = sorted.length - 1;
+  const most = end - Math.max(Math.floor(sorted.length / 20), 1); // from the first to the last of nearly all
+  let first = 0;
+  for (let place = 1; place + most <= end; place += 1) {
+    if (sorted[place + most] - sorted[place] < sorted[first + most] - sorted[first]) first = place;
+  }
+  let last = first + most;
+  const near = (sorted[last] - sorted[first]) / 10;
+  while (first > 0 && sorted[first] - sorted[first - 1] <= near) first -= 1;
+  while (last < end && sorted[last + 1] - sorted[last] <= near) last += 1;
+  const [busy, whole] = [Math.max(sorted[last] - sorted[first], 1000), sorted[end] - sorted[0]];
+  const edge = busy / 50; // shows that bars go on
+  return sorted.length >= FEWEST_TIMES && whole > 10 * busy ? [sorted[first] - edge, sorted[first] + busy + edge] : [sorted[0], sorted[0] + Math.max(whole, 1000)];
+}
+
+const FEWEST_TIMES = 6; // of three jobs: with fewer, none is an exception
+const LEFT = 50; // room for the numbers of the axis
 const TALLEST = 260; // pixels of all lanes
+const DAY = 86_400_000;
+const UNSEEN = 180_000; // ms since an active job was seen: that is recorded each minute, so nobody polls it any more
 
 class Timeline {
   constructor(store, open) {
     this.store = store;
-    this.bars = [];
-    this.range = null; // [from, to] in milliseconds while zoomed in
+    this.all = []; // of what is shown, in the order of their starts
+    this.bars = []; // those within the span
+    this.range = null; // [from, to] in milliseconds while it is chosen
     this.canvas = byId('timeline');
     this.active = byId('active');
     this.tip = byId('tip');
@@ -33,33 +57,43 @@ class Timeline {
       const bar = this.dragged ? null : this.barAt(event);
       if (bar) open(bar.place);
     });
-    byId('zoom-out').addEventListener('click', () => this.zoom(null));
+    byId('zoom-out').addEventListener('click', () => this.zoom(this.range === null ? this.whole : null));
   }
 
   show(places) {
     const { store } = this;
-    this.bars = [];
+    const bars = [];
     for (const place of places) {
       const start = store.begun(place);
       if (start === null || store.state[place] === 'rejected') continue;
-      const open = store.state[place] === 'active' || store.state[place] === 'sending';
-      const end = open ? store.head.made : store.ended_at[place] ?? start;
-      this.bars.push({ place, start, end: Math.max(end, start) });
+      bars.push({ place, start, end: Math.max(this.endOf(place) ?? start, start) });
     }
-    this.bars.sort((one, other) => one.start - other.start);
-    this.lanes = packLanes(this.bars);
-    this.from = this.bars.length ? this.bars[0].start : 0;
-    this.to = this.bars.reduce((most, bar) => (bar.end > most ? bar.end : most), this.from + 1000);
+    this.all = bars.sort((one, other) => one.start - other.start);
+    this.words = jobWords(store, places);
+    this.whole = bars.length ? [bars[0].start, bars.reduce((most, bar) => Math.max(most, bar.end), bars[0].start + 1000)] : [0, 1000];
+    this.busy = bars.length ? busySpan(bars.flatMap((bar) => [bar.start, bar.end])) : this.whole;
     this.draw();
+  }
+
+  /* Until when a job was active, as far as that is known: a job that nobody polls may have ended long ago. */
+  endOf(place) {
+    const { store } = this;
+    const seen = store.seen_at[place] ?? store.begun(place);
+    const isOpen = store.state[place] === 'active' || store.state[place] === 'sending';
+    return isOpen && store.head.made - seen <= UNSEEN ? store.head.made : store.ended_at[place] ?? store.seen_at[place];
   }
 
   zoom(range) {
     this.range = range;
-    byId('zoom-out').hidden = range === null;
     this.draw();
   }
 
-  get span() { return this.range ?? [this.from, this.to]; }
+  get span() { return this.range ?? this.busy; }
+
+  spanWords() {
+    const [from, to] = this.span.map((time) => fullTime(time).slice(0, this.span[1] - this.span[0] < 600_000 ? 19 : 16));
+    return `${from} to ${to.slice(0, 10) === from.slice(0, 10) ? to.slice(11) : to}`;
+  }
 
   scale(width) {
     const [from, to] = this.span;
@@ -67,11 +101,18 @@ class Timeline {
   }
 
   draw() {
-    const height = Math.min(14 * this.lanes, TALLEST);
-    this.laneHeight = height / Math.max(this.lanes, 1); // less than a pixel for many lanes: their bars overlap
+    const [from, to] = this.span;
+    this.bars = this.all.filter((bar) => bar.end >= from && bar.start <= to);
+    const lanes = packLanes(this.bars);
+    const height = Math.min(14 * lanes, TALLEST);
+    this.laneHeight = height / Math.max(lanes, 1); // less than a pixel for many lanes: their bars overlap
     this.drawActive();
     this.drawBars(Math.max(height, 24));
     this.showLegend();
+    byId('time-hint').textContent = this.bars.length ? `${this.spanWords()} UTC; drag to zoom, click a job to open it` : '';
+    const isAll = this.busy[0] <= this.whole[0] && this.busy[1] >= this.whole[1];
+    byId('zoom-out').hidden = this.range === null && isAll;
+    byId('zoom-out').textContent = this.range === null || isAll ? 'Whole span' : 'Busy span';
   }
 
   context(canvas, height) {
@@ -90,14 +131,12 @@ class Timeline {
     const [context, width] = this.context(this.canvas, height);
     const scale = this.scale(width);
     const high = Math.max(this.laneHeight - (this.laneHeight > 4 ? 1.5 : 0), 0.5);
-    const [from, to] = this.span;
     const colours = Object.fromEntries(this.store.head.order.map((state) => [state, colour(state)]));
     context.beginPath();
     context.rect(LEFT, 0, width - LEFT, height);
     context.clip();
     context.globalAlpha = 0.85; // large areas of one colour are loud
     for (const bar of this.bars) {
-      if (bar.end < from || bar.start > to) continue;
       const x = scale(bar.start);
       context.fillStyle = colours[this.store.state[bar.place]];
       context.fillRect(x, bar.lane * this.laneHeight, Math.max(scale(bar.end) - x - 0.5, 1.2), high);
@@ -139,13 +178,14 @@ class Timeline {
     context.fillStyle = colour('muted');
     if (!this.bars.length) {
       context.textAlign = 'center';
-      context.fillText('no job has been created yet', width / 2, height / 2);
+      context.fillText(`${this.words} ${this.all.length ? 'in this span' : 'has been created'}`, width / 2, height / 2);
       return;
     }
     const levels = this.levels(width);
     const most = Math.max(levels.reduce((high, level) => Math.max(high, level), 0), 1);
-    const y = (level) => height - bottom - (level / most) * (height - top - bottom);
-    this.drawAxes(context, width, height - bottom, most, y);
+    const counts = roundCounts(most);
+    const y = (level) => height - bottom - (level / counts.at(-1)) * (height - top - bottom);
+    this.drawAxes(context, width, height - bottom, counts, y);
     context.beginPath();
     context.moveTo(LEFT, y(0));
     levels.forEach((level, index) => {
@@ -162,10 +202,10 @@ class Timeline {
     context.stroke();
   }
 
-  drawAxes(context, width, bottom, most, y) {
+  drawAxes(context, width, bottom, counts, y) {
     context.strokeStyle = colour('line');
     context.textAlign = 'right';
-    for (const level of new Set([0, Math.round(most / 2), most])) {
+    for (const level of counts) {
       context.fillText(grouped(level), LEFT - 6, y(level) + 4);
       context.beginPath();
       context.moveTo(LEFT, Math.round(y(level)) + 0.5);
@@ -173,13 +213,14 @@ class Timeline {
       context.stroke();
     }
     const [from, to] = this.span;
-    const step = stepOf((to - from) / 1000, Math.max(Math.floor(width / 110), 2)) * 1000;
-    const cut = step >= 86_400_000 ? [5, 10] : step >= 60_000 ? [11, 16] : [11, 19];
+    const step = stepOf((to - from) / 1000, Math.max(Math.floor(width / 80), 2)) * 1000;
+    const cut = step >= 60_000 ? [11, 16] : step >= 1000 ? [11, 19] : [11, 23];
     const scale = this.scale(width);
+    context.fillText('UTC', LEFT - 6, bottom + 16);
     context.textAlign = 'center';
     for (let time = Math.ceil(from / step) * step; time <= to; time += step) {
       const x = scale(time);
-      if (x > LEFT + 16 && x < width - 24) context.fillText(isoTime(time).slice(...cut), x, bottom + 16);
+      if (x > LEFT + 16 && x < width - 24) context.fillText(isoTime(time).slice(...(time % DAY ? cut : [5, 10])), x, bottom + 16);
     }
   }
 
