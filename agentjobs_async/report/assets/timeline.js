@@ -130,7 +130,7 @@ class Timeline {
   drawBars(height) {
     const [context, width] = this.context(this.canvas, height);
     const scale = this.scale(width);
-    const high = Math.max(this.laneHeight - (this.laneHeight > 4 ? 1.5 : 0), 0.5);
+    const high = Math.max(this.laneHeight - (this.laneHeight > 4 ? 1.5 : 0), 1);
     const colours = Object.fromEntries(this.store.head.order.map((state) => [state, colour(state)]));
     context.beginPath();
     context.rect(LEFT, 0, width - LEFT, height);
@@ -139,7 +139,7 @@ class Timeline {
     for (const bar of this.bars) {
       const x = scale(bar.start);
       context.fillStyle = colours[this.store.state[bar.place]];
-      context.fillRect(x, bar.lane * this.laneHeight, Math.max(scale(bar.end) - x - 0.5, 1.2), high);
+      context.fillRect(x, Math.round(bar.lane * this.laneHeight), Math.max(scale(bar.end) - x - 0.5, 1.2), high);
     }
   }
 
