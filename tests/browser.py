@@ -4,6 +4,7 @@ import os
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
 from tests.extras import need_browser
@@ -25,6 +26,14 @@ def executable() -> str | None:
     named = os.environ.get("AGENTJOBS_BROWSER", "install")
     found = [named] if named != "install" else [shutil.which(name) for name in NAMES]
     return next((path for path in found if path is not None), None)
+
+
+AXE: Final = """async () => {
+    const contrast = { normal: { expected: 4.5 }, large: { expected: 4.5 } };
+    axe.configure({ checks: [{ id: 'color-contrast', options: { ignoreLength: true, contrastRatio: contrast } }] });
+    const { violations } = await axe.run();
+    return violations.flatMap(({ id, nodes }) => nodes.map((node) => `${id}: ${node.html} ${node.failureSummary}`));
+}"""
 
 
 @asynccontextmanager
@@ -64,6 +73,12 @@ class Visit:
     async def texts(self, selector: str) -> list[str]:
         """Return the text of each element that a selector finds, white space joined."""
         return [" ".join(text.split()) for text in await self.page.locator(selector).all_inner_texts()]
+
+    async def faults(self) -> list[str]:
+        """Return each element in which axe-core finds a fault, and which; text of any size needs a contrast of 4.5."""
+        await self.page.evaluate((files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8"))
+        found: list[str] = await self.page.evaluate(AXE)
+        return found
 
 
 @asynccontextmanager

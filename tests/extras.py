@@ -23,7 +23,7 @@ def need_recipes() -> None:
 
 def need_browser(path: str | None) -> str:
     """Return the path of the browser; skip the test without one, or without what drives it."""
-    if not find_spec("playwright"):
+    if not find_spec("playwright") or not find_spec("axe_playwright_python"):
         skip("BROWSER", f"needs what drives a browser: {PIP} install -e '.[test,browser]'")
     if path is None:
         skip("BROWSER", "needs a browser: AGENTJOBS_BROWSER=install .ci/run browser")

@@ -47,6 +47,7 @@ class Table {
   /* Show the rows at these places, sorted as chosen. */
   show(places) {
     this.unsorted = places;
+    this.table.hidden = !places.length;
     const current = this.places[this.current];
     const column = COLUMNS.find(({ name }) => name === this.sorting.name);
     this.places = column ? this.sorted(places, column) : this.store.byState(places);
