@@ -24,21 +24,24 @@ from agentjobs_async.report.items import cell_text, context_column
 from agentjobs_async.report.source import Source
 from agentjobs_async.report.texts import link_or_none, milliseconds, shown
 
-__all__ = ["block", "block_line", "head_line"]
+__all__ = ["MOST_TEXT", "block", "block_line", "head_line"]
 
-_MOST_TEXT: Final = 2000  # characters of a prompt or an error: what a person reads of one
+MOST_TEXT: Final = 2000
+"""Characters of a prompt or an error: what a person reads of one."""
+_COMPLETED_SHARE: Final = 16  # of a prompt, where all are cut: the items whose prompts are read are the others
 _MOST_COMMON: Final = 255  # characters that are compared with the text before, at each end
 _LEAST_KEY: Final = 4  # characters: a shorter one occurs in any text by chance
 _LAST_UNIT: Final = "\uffff"
 _JOB_MARK, _KEY_MARK = "\x01", "\x02"  # no text has them: `shown` escapes control characters
 
 
-def block(rows: Sequence[JournalRow], *, prompts: bool = True) -> dict[str, Any]:
+def block(rows: Sequence[JournalRow], *, prompts: bool = True, most: int = MOST_TEXT) -> dict[str, Any]:
     """Return the columns of some rows.
 
     Args:
         rows: The rows.
         prompts: Whether there are columns of prompts and contexts.
+        most: The characters of the prompt of a completed item; the others have up to 16 times as many.
     """
     columns: dict[str, Any] = {
         "number": _less_before([row.number for row in rows]),
@@ -49,18 +52,22 @@ def block(rows: Sequence[JournalRow], *, prompts: bool = True) -> dict[str, Any]
         "project": _shortened(_cut(row.project_id, MAX_NAME_LENGTH) for row in rows),
         "job_id": _shortened(_cut(row.job_id, MAX_NAME_LENGTH) for row in rows),
         "pr_link": _shortened(_marked(row, link_or_none(row.pr_link)) for row in rows),
-        "error": _shortened(_marked(row, _cut(row.error, _MOST_TEXT)) for row in rows),
+        "error": _shortened(_marked(row, _cut(row.error, MOST_TEXT)) for row in rows),
         **_times(rows),
     }
     if prompts:
-        columns["prompt"] = _shortened(_marked(row, _cut(row.prompt, _MOST_TEXT)) for row in rows)
+        columns["prompt"] = _shortened(_marked(row, _cut(row.prompt, _most_prompt(row, most))) for row in rows)
         if any(row.context for row in rows):
             columns["context"] = [_context(row.context or {}) for row in rows]
     return columns
 
 
+def _most_prompt(row: JournalRow, most: int) -> int:
+    return most if row.state is State.COMPLETED else min(most * _COMPLETED_SHARE, MOST_TEXT)
+
+
 def _context(context: dict[str, Any]) -> dict[str, str | None]:
-    return {context_column(name): _cut(cell_text(value), _MOST_TEXT) for name, value in context.items()}
+    return {context_column(name): _cut(cell_text(value), MOST_TEXT) for name, value in context.items()}
 
 
 def _cut(text: str | None, most: int) -> str | None:
@@ -129,9 +136,9 @@ def _times(rows: Sequence[JournalRow]) -> dict[str, list[int | None]]:
     return {"planned_at": _less_before(planned), "sent_at": _less_before(sent), **columns}
 
 
-def block_line(rows: Sequence[JournalRow], *, prompts: bool = True) -> str:
-    """Return the columns of some rows as one line of JSON."""
-    return json.dumps(block(rows, prompts=prompts), ensure_ascii=False, separators=(",", ":"))
+def block_line(rows: Sequence[JournalRow], *, prompts: bool = True, most: int = MOST_TEXT) -> str:
+    """Return the columns of some rows as one line of JSON; the arguments are those of `block`."""
+    return json.dumps(block(rows, prompts=prompts, most=most), ensure_ascii=False, separators=(",", ":"))
 
 
 def head_line(source: Source, **more: str) -> str:

@@ -1,6 +1,8 @@
 """What a page reads on as it grows: the compressed document of all rows, and the log of what has changed since."""
 
 import asyncio
+import json
+import math
 import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from secrets import token_hex
@@ -9,7 +11,7 @@ from typing import Any, Final
 from attrs import Factory, define, field
 
 from agentjobs_async.batch import JournalRow
-from agentjobs_async.report.columns import block_line, head_line
+from agentjobs_async.report.columns import MOST_TEXT, block_line, head_line
 from agentjobs_async.report.source import Source
 
 __all__ = ["SMALLEST", "Document", "Log"]
@@ -50,11 +52,17 @@ class Document(_Growing):
 
     Attributes:
         level: That of the compression.
+        most_bytes: Its size, unless the rows take more without their prompts: these are cut until it is kept.
         rows: The number of rows in it.
     """
 
     level: int = _QUICK
+    most_bytes: float = math.inf
     rows: int = field(default=0, init=False)
+    _bytes: int = field(default=0, init=False)
+    _bytes_per_row: float = field(default=math.inf, init=False)
+    _most_prompt: int = field(default=MOST_TEXT, init=False)
+    _is_cut: bool = field(default=False, init=False)
     _packer: Any = field(default=Factory(_packer, takes_self=True), init=False)
     _pieces: list[bytes] = field(factory=list, init=False)
     _is_ended: bool = field(default=False, init=False)
@@ -67,6 +75,7 @@ class Document(_Growing):
         Raises:
             JournalError: The journal can't be read.
         """
+        self._bytes_per_row = self.most_bytes / max(sum((await source.journal.counts()).values()), 1)
         self.add_line(head_line(source, **more))
         rows: list[JournalRow] = []
         async for page in source.journal.rows().pages():
@@ -77,15 +86,17 @@ class Document(_Growing):
                 rows = []
         if rows:
             await self.add(rows, prompts=source.prompts)
+        if self._is_cut:
+            self.add_line(json.dumps({"cut": True}))
 
     async def add(self, rows: Sequence[JournalRow], *, prompts: bool = True) -> None:
         """Add a block of rows, on a thread: the loop may be that of a batch, whose polls would stand still."""
-        self._grow(await asyncio.to_thread(lambda: self._packed(block_line(rows, prompts=prompts))))
         self.rows += len(rows)
+        self._grow(await asyncio.to_thread(self._fitting, rows, prompts=prompts))
 
     def add_line(self, line: str) -> None:
         """Add a line."""
-        self._grow(self._packed(line))
+        self._grow(_packed(self._packer, line))
 
     def end(self) -> None:
         """End the document where it is."""
@@ -108,14 +119,29 @@ class Document(_Growing):
                 return
             await news.wait()
 
-    def _packed(self, line: str) -> bytes:
-        # Flushed, so that a page can read the line at once.
-        piece: bytes = self._packer.compress(f"{line}\n".encode()) + self._packer.flush(zlib.Z_SYNC_FLUSH)
-        return piece
+    def _fitting(self, rows: Sequence[JournalRow], *, prompts: bool) -> bytes:
+        """Return a block whose prompts are cut so far that all rows yet take no more than their share."""
+        most_bytes = self._bytes_per_row * self.rows - self._bytes
+        most = min(self._most_prompt * 4 // 3 + 1, MOST_TEXT)  # these may share more than those before
+        while True:
+            packer = self._packer.copy()
+            piece = _packed(packer, block_line(rows, prompts=prompts, most=most))
+            if len(piece) <= most_bytes or most == 1 or not prompts:
+                self._packer, self._most_prompt = packer, most
+                self._is_cut |= most < MOST_TEXT
+                return piece
+            most = most * 3 // 4
 
     def _grow(self, piece: bytes) -> None:
         self._pieces.append(piece)
+        self._bytes += len(piece)
         self.wake()
+
+
+def _packed(packer: Any, line: str) -> bytes:
+    # Flushed, so that a page can read the line at once.
+    piece: bytes = packer.compress(f"{line}\n".encode()) + packer.flush(zlib.Z_SYNC_FLUSH)
+    return piece
 
 
 @define(eq=False)

@@ -1,8 +1,14 @@
+import gzip
 import json
+import math
+import random
 from pathlib import Path
 from typing import Any
 
+from agentjobs_async.batch import BatchItem, Journal
 from agentjobs_async.report.columns import block, block_line
+from agentjobs_async.report.document import SMALLEST, Document
+from agentjobs_async.report.source import Source
 from tests.report.stage import fail_hostile, rows_of, run_some
 
 
@@ -43,6 +49,39 @@ async def test_columns_hold_the_rows(tmp_path: Path) -> None:
         if row.created_at and row.seen_at and row.ended_at:
             less = [columns[name][place] for name in ("created_at", "seen_at", "ended_at")]
             assert (sent[place] or 0) + sum(less) == round(row.ended_at.timestamp() * 1000)
+
+
+async def test_cut_prompts(tmp_path: Path) -> None:
+    """Where prompts have to be short, those of completed items are cut first."""
+    await run_some(tmp_path / "run.db")
+    rows = await rows_of(tmp_path / "run.db")
+    prompts = joined(block(rows, most=9)["prompt"])
+    expected = ["Document…" if row.state == "completed" else row.prompt for row in rows]
+    assert prompts == expected
+    assert joined(block(rows, most=1)["prompt"])[3] == "Document the pa…"
+
+
+async def test_document_of_limited_size(tmp_path: Path) -> None:
+    """Prompts that have little in common are cut so far that the document is as small as wanted; few are whole."""
+    chance = random.Random(7)  # noqa: S311 - the same prompts each time
+    async with Journal.open(tmp_path / "run.db") as journal:
+        await journal.add([BatchItem(f"k{number}", chance.randbytes(40).hex(), "docs") for number in range(3000)])
+        sizes, lengths = [], []
+        for most in (math.inf, 60_000):
+            document = Document(SMALLEST, most)
+            async for _ in document.read(await Source.of(journal)):
+                pass
+            document.end()
+            sizes.append(len(document.whole()))
+            lines = [json.loads(line) for line in gzip.decompress(document.whole()).splitlines()]
+            lengths.append(
+                {len(prompt or "") for line in lines if "prompt" in line for prompt in joined(line["prompt"])}
+            )
+            assert any("cut" in line for line in lines) is (most < math.inf)
+    assert sizes[0] > 120_000
+    assert sizes[1] <= 60_000
+    assert lengths[0] == {80}
+    assert 16 < max(lengths[1]) < 80
 
 
 async def test_long_and_acting_texts(tmp_path: Path) -> None:

@@ -184,6 +184,25 @@ async def test_search(browser: "Browser", written: Path) -> None:
         assert len(await keys_shown(visited)) == 9
 
 
+async def test_search_in_cut_prompts(browser: "Browser", tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page too large for whole prompts has their beginnings; a search that finds nothing says where they are."""
+    path = tmp_path / "run.db"
+    async with Journal.open(path) as journal:
+        await journal.add([BatchItem(f"k{number}", f"begin {number**9} end", "docs") for number in range(100, 500)])
+    async with opened(browser, await write(path)) as visited:
+        await visited.page.fill("#search", " end")
+        await expect(visited.page.locator("#count")).to_have_text("400 of 400")
+    monkeypatch.setattr("agentjobs_async.report.html._MOST_BYTES", 3000)
+    async with opened(browser, await write(path)) as visited:
+        search = visited.page.locator("#search")
+        assert "prompt's beginning" in (await search.get_attribute("placeholder") or "")
+        await search.fill("begin")
+        await expect(visited.page.locator("#count")).to_have_text("400 of 400")
+        await search.fill(" end")
+        words = f"No item matches. Whole prompts: agentjobs report {path} --out report.csv"
+        await expect(visited.page.locator("#empty")).to_have_text(words)
+
+
 async def test_filters(browser: "Browser", written: Path) -> None:
     """States and projects filter the table; so does a tile."""
     async with opened(browser, written) as visited:

@@ -86,7 +86,9 @@ class Report {
     byId('count').textContent = isFiltered ? `${grouped(this.shown.length)} of ${grouped(all.length)}` : grouped(all.length);
     byId('clear').hidden = !isFiltered;
     byId('empty').hidden = this.shown.length > 0;
-    byId('empty').textContent = all.length ? 'No item matches.' : `The journal has no items yet. Plan some: agentjobs run --file tasks.jsonl --journal ${shellWord(store.head.address)}`;
+    if (store.head.cut) byId('search').placeholder = "Search key, prompt's beginning, error, job …";
+    const elsewhere = store.head.cut && filter.text.trim() !== '' ? ` Whole prompts: agentjobs report ${shellWord(store.head.address)} --out report.csv` : '';
+    byId('empty').textContent = all.length ? `No item matches.${elsewhere}` : `The journal has no items yet. Plan some: agentjobs run --file tasks.jsonl --journal ${shellWord(store.head.address)}`;
     if (this.panel.isOpen) this.panel.open(this.panel.place);
     this.drawChartsSoon();
   }
