@@ -232,6 +232,92 @@ async def test_resolve(browser: "Browser", run: Path) -> None:
         await expect(visited.page.locator("#panel dl")).to_contain_text("job_found")
 
 
+MOVING = """state => {
+    const { store } = report;
+    store.state[store.key.indexOf('page-1')] = state; // was completed
+    store.error[store.key.indexOf('page-7')] = state; // was archived
+    live.workers = [{ name: state, active: 1, heard: 0, dead: false }];
+    report.apply({});
+    live.redraw();
+    live.tick();
+}"""
+
+
+async def move(page: "Page", state: str) -> None:
+    """Redraw a page in which a tile, a worker and a row at the top are new."""
+    await page.evaluate(MOVING, state)
+
+
+async def test_redraws_take_no_click(browser: "Browser", run: Path) -> None:
+    """What is clicked while something new would move it is clicked: the page is drawn anew once the button is up."""
+    async with served(run) as page, opened(browser, page) as visited:
+        await visited.page.click("#show-charts")
+        for state, place, clicked in (
+            ("sending", row(visited.page, "page-5"), '#panel h2:text-is("page-5")'),
+            ("active", visited.page.locator("#close"), "body:not(.with-panel)"),
+            (
+                "abandoned",
+                visited.page.locator('[data-tile="archived"]'),
+                "#rows:has(:text-is('page-7')):not(:has(:text-is('page-5')))",
+            ),
+            ("planned", visited.page.locator("#clear"), "#rows :text-is('page-5')"),
+        ):
+            await place.hover(position={"x": 20, "y": 10})
+            before = await place.bounding_box()
+            await visited.page.mouse.down()
+            await move(visited.page, state)
+            assert await place.bounding_box() == before
+            await visited.page.mouse.up()
+            await visited.page.wait_for_selector(clicked, state="attached")
+            await expect(visited.page.locator("#workers .name")).to_have_text(state)
+
+
+async def test_redraws_leave_the_focus(browser: "Browser", run: Path) -> None:
+    """A redraw leaves the focus where it is, with what is typed and selected, though what has it moves."""
+    async with served(run) as page, opened(browser, page) as visited:
+        search = visited.page.locator("#search")
+        await search.press_sequentially("page")
+        await search.evaluate("search => search.setSelectionRange(1, 3)")
+        link = row(visited.page, "page-5").locator("a")
+        for state, place in (
+            ("sending", row(visited.page, "page-1").locator("a")),  # it goes up by itself
+            ("completed", search),
+            ("active", visited.page.locator('[data-state="archived"]')),
+            ("abandoned", link),
+            ("planned", row(visited.page, "page-5")),
+            ("failed", visited.page.locator("#state")),
+        ):
+            await place.focus()
+            await move(visited.page, state)
+            await expect(place).to_be_focused()
+        assert await search.evaluate("search => [search.value, search.selectionStart, search.selectionEnd]") == [
+            "page",
+            1,
+            3,
+        ]
+        await link.focus()
+        await visited.page.evaluate("scrollTo(0, 10_000); report.table.draw(0, 0)")  # as if it were out of sight
+        await expect(link).to_be_focused()
+
+
+async def test_escape_gives_the_focus_back(browser: "Browser", run: Path) -> None:
+    """Escape closes the panel, and the row that it is of has the focus; a search keeps it, and its text."""
+    async with served(run) as page, opened(browser, page) as visited:
+        search = visited.page.locator("#search")
+        await search.fill("page")
+        await row(visited.page, "page-1").click(position={"x": 20, "y": 10})
+        await visited.page.focus("#close")
+        await move(visited.page, "sending")
+        await visited.page.keyboard.press("Escape")
+        await expect(row(visited.page, "page-1")).to_be_focused()
+        await visited.page.keyboard.press("Enter")
+        await search.focus()
+        await visited.page.keyboard.press("Escape")
+        assert not await visited.page.is_visible("#panel")
+        await expect(search).to_be_focused()
+        await expect(search).to_have_value("page")
+
+
 async def test_redraws_leave_an_open_panel(browser: "Browser", run: Path) -> None:
     """A change of the row in an open panel leaves half-done clicks, awaited confirmations and typed text."""
     async with served(run, allow_actions=True) as page, opened(browser, page, token=True) as visited:

@@ -311,23 +311,6 @@ async def test_narrow_screen(browser: "Browser", written: Path) -> None:
         assert (box["x"], box["width"]) == (0, 390)
 
 
-async def test_rows_that_move_lose_no_click(browser: "Browser", written: Path) -> None:
-    """A row that moves while the button is down on it is opened; a pointer that moves to another row opens none."""
-    async with opened(browser, written) as visited:
-        key = (await keys_shown(visited))[2]
-        await visited.page.locator("#rows .row").nth(2).hover(position={"x": 20, "y": 10})
-        await visited.page.mouse.down()
-        await visited.page.evaluate("document.querySelector('.items').style.paddingTop = '60px'")
-        await visited.page.mouse.up()
-        await expect(visited.page.locator("#panel h2")).to_have_text(key)
-        await visited.page.keyboard.press("Escape")
-        await visited.page.locator("#rows .row").nth(1).hover(position={"x": 20, "y": 10})
-        await visited.page.mouse.down()
-        await visited.page.locator("#rows .row").nth(4).hover(position={"x": 20, "y": 10})
-        await visited.page.mouse.up()
-        assert not await visited.page.is_visible("#panel")
-
-
 async def test_rows_out_of_sight(browser: "Browser", tmp_path: Path) -> None:
     """Rows are drawn as they come into sight, and as many as 2,000 are printed, in sight or not."""
     async with Journal.open(tmp_path / "run.db") as journal:
@@ -478,33 +461,6 @@ async def test_drag_that_ends_outside(browser: "Browser", written: Path) -> None
         assert zoomed != "null"
         await mouse.click(box["x"] + 400, box["y"] + 60)
         assert await visited.page.evaluate(range_now) == zoomed
-
-
-async def test_redraws_leave_clicks_focus_and_tiles(browser: "Browser", written: Path) -> None:
-    """What is drawn anew while the button is down on it is clicked; no tile goes; the keyboard stays at its row."""
-    complete = "report.store.state[report.store.key.indexOf(key)] = 'completed'"
-    change = f"key => {{ {complete}; report.apply({{}}); report.refresh(); }}"
-    async with opened(browser, written) as visited:
-        await visited.page.hover('[data-tile="failed"]')
-        await visited.page.mouse.down()
-        await visited.page.evaluate(change, "page-6")  # was the only one that was rejected
-        await visited.page.mouse.up()
-        assert await keys_shown(visited) == ["page-3"]
-        assert await visited.texts('[data-tile="rejected"] .value') == ["0"]
-        await expect(visited.page.locator('[data-tile="failed"] button')).to_be_focused()
-        await visited.page.hover("#rows .row", position={"x": 20, "y": 10})
-        await visited.page.mouse.down()
-        await visited.page.evaluate(change, "page-9")
-        await visited.page.mouse.up()
-        await expect(visited.page.locator("#panel h2")).to_have_text("page-3")
-        await visited.page.select_option("#state", "completed")
-        await visited.page.focus("#search")
-        for _ in range(2):
-            await visited.page.keyboard.press("ArrowDown")
-        await visited.page.evaluate(change, "page-3")  # another row comes above
-        await expect(visited.page.locator("#rows :focus .key")).to_have_text("page-2")
-        await visited.page.evaluate("scrollTo(0, 10_000); report.table.draw(0, 0)")  # as if it were out of sight
-        await expect(visited.page.locator("#rows :focus .key")).to_have_text("page-2")
 
 
 async def test_hostile_items(browser: "Browser", tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 const PAUSES = [500, 1000, 2000, 5000, 10_000]; // ms between tries to reach the server, the last one for ever
 const SILENT = 35_000; // ms; the server sends something every 15 s, so that a longer silence is a broken connection
+const CLICK = 50; // ms after a button is up in which its click comes
 const SLOWEST = 250; // ms between two redraws at least; with many rows, redrawing takes at most a quarter of the time
 
 class Live {
@@ -12,11 +13,16 @@ class Live {
     this.position = null; // the id of the last event; null before there is a document
     this.skew = 0; // ms by which the server's clock is ahead of this one
     this.workers = null;
+    this.heldUntil = 0; // by a button that is down: a redraw would move what is about to be clicked
     this.badge = element('span', { id: 'live', role: 'status' }, 'loading');
     byId('theme').before(this.badge);
     this.crew = element('section', { className: 'card workers', id: 'workers', 'aria-label': 'Workers', hidden: true });
     byId('charts').append(this.crew);
     addEventListener('online', () => this.wake());
+    addEventListener('pointerdown', () => { this.heldUntil = Infinity; }, true);
+    for (const name of ['pointermove', 'pointerup', 'pointercancel']) addEventListener(name, ({ buttons }) => {
+      if (!buttons) this.heldUntil = Math.min(this.heldUntil, performance.now() + CLICK);
+    }, true);
     document.addEventListener('visibilitychange', () => {
       if (document.hidden) return;
       this.check();
@@ -115,7 +121,6 @@ class Live {
   /* Take what has changed besides the rows; all of it as a stream begins, before the page calls itself live. */
   takeStatus({ workers, trouble, ...head }) {
     if (workers !== undefined) this.workers = workers;
-    this.showWorkers();
     if (Object.keys(head).length) {
       this.report.apply(head);
       if (this.badge.dataset.state === 'on') this.redrawSoon();
@@ -124,6 +129,8 @@ class Live {
     if (trouble === null) this.show('on', 'live');
     else if (trouble !== undefined) this.show('lost', visible(trouble));
   }
+
+  get isHeld() { return performance.now() < this.heldUntil; }
 
   redrawSoon() {
     this.drawing ??= setTimeout(() => this.redraw(), Math.max(SLOWEST, 3 * (this.took ?? 0)) - (performance.now() - (this.drawn ?? -1e9)));
@@ -134,10 +141,15 @@ class Live {
     this.drawing = null;
     this.isStale = document.hidden && document.documentElement.dataset.ready === 'true';
     if (this.isStale) return; // nobody sees it
+    if (this.isHeld) {
+      this.drawing = setTimeout(() => this.redraw(), SLOWEST);
+      return;
+    }
     const started = performance.now();
     this.report.apply({ made: Date.now() + this.skew });
     this.followRetry();
     this.report.refresh();
+    this.showWorkers();
     this.drawn = performance.now();
     this.took = this.drawn - started;
   }
@@ -154,7 +166,7 @@ class Live {
   /* Each second: the time runs on, and a connection that is silent is given up, as after the sleep of a laptop. */
   tick() {
     this.check();
-    if (document.hidden || document.documentElement.dataset.ready !== 'true') return;
+    if (document.hidden || this.isHeld || document.documentElement.dataset.ready !== 'true') return;
     byId('made').textContent = fullTime(Date.now() + this.skew);
     this.showWorkers();
   }

@@ -49,8 +49,10 @@ class Report {
     if (event.key === '/' && !typing) {
       event.preventDefault();
       byId('search').focus();
-    } else if (event.key === 'Escape' && this.panel.isOpen) this.panel.close();
-    else if (event.key === 'ArrowDown' && event.target.id === 'search') {
+    } else if (event.key === 'Escape' && this.panel.isOpen) {
+      event.preventDefault(); // a search would be cleared
+      this.panel.close();
+    } else if (event.key === 'ArrowDown' && event.target.id === 'search') {
       event.preventDefault();
       this.table.goTo(0, false);
     }
@@ -100,7 +102,7 @@ class Report {
       select.dataset.choices = wanted;
       select.replaceChildren(select.options[0], ...choices.map(([value, words]) => element('option', { value }, words)));
     }
-    select.value = chosen;
+    if (select.value !== chosen) select.value = chosen; // else a list that is open would lose what is about to be chosen
   }
 
   open(place) {

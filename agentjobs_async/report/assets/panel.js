@@ -5,43 +5,40 @@ class Panel {
     this.store = store;
     this.closed = closed; // is told the place of the row whose panel had the keyboard
     this.panel = byId('panel');
+    this.title = element('div');
+    const close = element('button', { type: 'button', id: 'close', 'aria-label': 'Close' }, '×');
+    close.addEventListener('click', () => this.close());
     this.record = element('div'); // what is known of the row
+    this.doing = element('div');
+    this.panel.append(element('div', { className: 'panel-head' }, this.title, close), this.record, this.doing);
     this.madeFor = ''; // the row, state and job that the buttons were made for
     this.more = () => []; // a live page adds its actions
   }
 
   get isOpen() { return !this.panel.hidden; }
 
-  /* Show a row. Its buttons are made anew only when the row, its state or its job changes: a click may be half done, or a
-     confirmation awaited. */
+  /* Show a row. Its buttons are made anew only when the row, its state or its job changes: something may have been typed. */
   open(place) {
     const { store } = this;
-    const madeFor = JSON.stringify([place, store.state[place], store.job_id[place]]);
-    if (!this.isOpen || madeFor !== this.madeFor) {
-      this.madeFor = madeFor;
-      const made = element('div', {}, this.head(place), this.record, ...this.more(place), this.commands(place));
-      const hadFocus = this.panel.contains(document.activeElement);
-      this.panel.replaceChildren(...made.children);
-      if (hadFocus) this.panel.focus();
-      if (place !== this.place) this.panel.scrollTop = 0;
-    }
+    update(this.title, element('div', {},
+      element('span', { className: `badge state-${store.state[place]}` }, store.state[place]),
+      element('h2', {}, visible(store.key[place]))));
     update(this.record, element('div', {},
       this.text('Error', store.error[place], 'error'),
       this.link(place),
       this.facts(place),
       this.text('Prompt', store.prompt[place], 'prompt')));
-    this.place = place;
     this.panel.hidden = false;
     document.body.classList.add('with-panel');
-  }
-
-  head(place) {
-    const { store } = this;
-    const close = element('button', { type: 'button', id: 'close', 'aria-label': 'Close' }, '×');
-    close.addEventListener('click', () => this.close());
-    return element('div', { className: 'panel-head' },
-      element('span', { className: `badge state-${store.state[place]}` }, store.state[place]),
-      element('h2', {}, visible(store.key[place])), close);
+    const madeFor = JSON.stringify([place, store.state[place], store.job_id[place]]);
+    if (madeFor !== this.madeFor) {
+      this.madeFor = madeFor;
+      const hadFocus = this.doing.contains(document.activeElement);
+      this.doing.replaceChildren(...this.more(place), this.commands(place) ?? '');
+      if (hadFocus) this.panel.focus();
+    }
+    if (place !== this.place) this.panel.scrollTop = 0;
+    this.place = place;
   }
 
   close() {

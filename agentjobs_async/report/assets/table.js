@@ -28,10 +28,7 @@ class Table {
     addEventListener('afterprint', () => this.drawInSight());
     this.table.addEventListener('keydown', (event) => this.key(event));
     this.rows.addEventListener('click', (event) => this.click(event));
-    this.pressed = null; // where the button went down last
-    this.rows.addEventListener('pointerdown', (event) => {
-      this.pressed = { row: event.target.closest('.row'), x: event.clientX, y: event.clientY };
-    });
+    this.rows.addEventListener('focusin', (event) => { this.current = Number(event.target.closest('.row').dataset.index); });
   }
 
   headCell(column) {
@@ -87,7 +84,7 @@ class Table {
 
   /* Draw some rows, and the one that has the keyboard. A row that was drawn before stays the same element. */
   draw(first, last) {
-    const focused = this.rows.contains(document.activeElement);
+    const focused = this.rows.contains(document.activeElement) ? document.activeElement : null;
     const before = new Map(Array.from(this.rows.children, (row) => [row.dataset.place, row]));
     const indexes = new Set([this.current]);
     for (let index = first; index < last; index += 1) indexes.add(index);
@@ -103,8 +100,8 @@ class Table {
     rows.forEach((row, index) => {
       if (this.rows.children[index] !== row) this.rows.insertBefore(row, this.rows.children[index] ?? null);
     });
-    // It was taken away, or moved by another order of the rows.
-    if (focused && !this.rows.contains(document.activeElement)) this.rows.querySelector('[tabindex="0"]')?.focus({ preventScroll: true });
+    // It was moved by another order of the rows, or taken away.
+    if (focused && focused !== document.activeElement) (focused.isConnected ? focused : this.rows.querySelector('[tabindex="0"]'))?.focus({ preventScroll: true });
   }
 
   row(index) {
@@ -131,13 +128,9 @@ class Table {
     }, ...cells.map((cell, column) => element('div', { role: 'gridcell', className: `cell ${COLUMNS[column].name}${COLUMNS[column].name === 'detail' && store.reason(place) !== null ? ' error' : ''}` }, cell)));
   }
 
-  /* Open the row that is clicked: where the rows moved while the button was down, and the pointer did not, the one it went down on. */
   click(event) {
-    if (event.target.closest('a')) return;
-    const { pressed } = this;
-    const isStill = pressed !== null && Math.hypot(event.clientX - pressed.x, event.clientY - pressed.y) < 4;
-    const row = event.target.closest('.row') ?? (isStill ? pressed.row : null);
-    if (row) this.goTo(this.places.indexOf(Number(row.dataset.place)), true); // it may have another index by now
+    const row = event.target.closest('a') ? null : event.target.closest('.row');
+    if (row) this.goTo(Number(row.dataset.index), true);
   }
 
   key(event) {

@@ -18,12 +18,12 @@ function element(name, properties = {}, ...children) {
 }
 
 /* Make what is in `old` equal to what is in `wanted`. Elements stay, with their listeners, their focus and what is selected in
-   them: one that is replaced while a button is down on it gets no click. */
+   them; so does a tile that comes behind a new one. */
 function update(old, wanted) {
   const nodes = [...wanted.childNodes]; // one that is moved to `old` leaves `wanted`
   nodes.forEach((node, index) => {
     const present = old.childNodes[index];
-    if (present === undefined) old.append(node);
+    if (present?.dataset?.tile !== node.dataset?.tile || present === undefined) old.insertBefore(node, present ?? null);
     else if (present.nodeName !== node.nodeName) present.replaceWith(node);
     else renew(present, node);
   });
