@@ -60,7 +60,7 @@ class Document(_Growing):
     most_bytes: float = math.inf
     rows: int = field(default=0, init=False)
     _bytes: int = field(default=0, init=False)
-    _bytes_per_row: float = field(default=math.inf, init=False)
+    _rows_left: int = field(default=0, init=False)
     _most_prompt: int = field(default=MOST_TEXT, init=False)
     _is_cut: bool = field(default=False, init=False)
     _packer: Any = field(default=Factory(_packer, takes_self=True), init=False)
@@ -75,7 +75,7 @@ class Document(_Growing):
         Raises:
             JournalError: The journal can't be read.
         """
-        self._bytes_per_row = self.most_bytes / max(sum((await source.journal.counts()).values()), 1)
+        self._rows_left = sum((await source.journal.counts()).values())
         self.add_line(head_line(source, **more))
         rows: list[JournalRow] = []
         async for page in source.journal.rows().pages():
@@ -91,8 +91,8 @@ class Document(_Growing):
 
     async def add(self, rows: Sequence[JournalRow], *, prompts: bool = True) -> None:
         """Add a block of rows, on a thread: the loop may be that of a batch, whose polls would stand still."""
-        self.rows += len(rows)
         self._grow(await asyncio.to_thread(self._fitting, rows, prompts=prompts))
+        self.rows += len(rows)
 
     def add_line(self, line: str) -> None:
         """Add a line."""
@@ -120,17 +120,21 @@ class Document(_Growing):
             await news.wait()
 
     def _fitting(self, rows: Sequence[JournalRow], *, prompts: bool) -> bytes:
-        """Return a block whose prompts are cut so far that all rows yet take no more than their share."""
-        most_bytes = self._bytes_per_row * self.rows - self._bytes
-        most = min(self._most_prompt * 4 // 3 + 1, MOST_TEXT)  # these may share more than those before
+        """Return a block whose prompts are cut so far that it takes no more than its share of what is left."""
+        # The first ones, which are read most, may take the share of a whole block.
+        share = min(max(len(rows), _BLOCK_ROWS) / max(self._rows_left, 1), 1)
+        most_bytes = (self.most_bytes - self._bytes) * share
+        self._rows_left -= len(rows)
+        longest = min(max((len(row.prompt) for row in rows), default=0), MOST_TEXT)
+        most = min(self._most_prompt * 4 // 3 + 1, max(longest, 1))  # these may share more than those before
         while True:
             packer = self._packer.copy()
             piece = _packed(packer, block_line(rows, prompts=prompts, most=most))
             if len(piece) <= most_bytes or most == 1 or not prompts:
-                self._packer, self._most_prompt = packer, most
-                self._is_cut |= most < MOST_TEXT
+                self._packer, self._most_prompt = packer, most if most < longest else MOST_TEXT
+                self._is_cut |= most < longest
                 return piece
-            most = most * 3 // 4
+            most = max(most * (3 if len(piece) < most_bytes * 1.1 else 2) // 4, 1)
 
     def _grow(self, piece: bytes) -> None:
         self._pieces.append(piece)

@@ -65,7 +65,12 @@ async def test_document_of_limited_size(tmp_path: Path) -> None:
     """Prompts that have little in common are cut so far that the document is as small as wanted; few are whole."""
     chance = random.Random(7)  # noqa: S311 - the same prompts each time
     async with Journal.open(tmp_path / "run.db") as journal:
-        await journal.add([BatchItem(f"k{number}", chance.randbytes(40).hex(), "docs") for number in range(3000)])
+        await journal.add(
+            [
+                BatchItem(f"k{number}", chance.randbytes(20 + 20 * (number > 999)).hex(), "docs")
+                for number in range(3000)
+            ]
+        )
         sizes, lengths = [], []
         for most in (math.inf, 60_000):
             document = Document(SMALLEST, most)
@@ -80,8 +85,9 @@ async def test_document_of_limited_size(tmp_path: Path) -> None:
             assert any("cut" in line for line in lines) is (most < math.inf)
     assert sizes[0] > 120_000
     assert sizes[1] <= 60_000
-    assert lengths[0] == {80}
-    assert 16 < max(lengths[1]) < 80
+    assert lengths[0] == {40, 80}
+    assert 40 in lengths[1]  # the first ones are whole: they may take the share of many
+    assert max(lengths[1]) < 80
 
 
 async def test_long_and_acting_texts(tmp_path: Path) -> None:
