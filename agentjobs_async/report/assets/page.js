@@ -89,10 +89,17 @@ class Report {
     byId('clear').hidden = !isFiltered;
     byId('empty').hidden = this.shown.length > 0;
     if (store.head.cut) byId('search').placeholder = "Search key, prompt's beginning, error, job …";
-    const elsewhere = store.head.cut && filter.text.trim() !== '' ? ` Whole prompts: agentjobs report ${shellWord(store.head.address)} --out report.csv` : '';
-    byId('empty').textContent = all.length ? `No item matches.${elsewhere}` : `The journal has no items yet. Plan some: agentjobs run --file tasks.jsonl --journal ${shellWord(store.head.address)}`;
+    update(byId('empty'), element('div', {}, this.emptyText()));
     if (this.panel.isOpen) this.panel.open(this.panel.place);
     this.drawChartsSoon();
+  }
+
+  emptyText() {
+    const address = shellWord(this.store.head.address);
+    const { command } = this.panel;
+    if (!this.all.length) return command('The journal has no items yet. Plan some:', `agentjobs run --file tasks.jsonl --journal ${address}`);
+    if (!this.store.head.cut || this.filter.text.trim() === '') return 'No item matches.';
+    return command('No item matches. Whole prompts:', `agentjobs report ${address} --out report.csv`);
   }
 
   offer(id, choices, chosen) {

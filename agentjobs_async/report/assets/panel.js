@@ -92,7 +92,7 @@ class Panel {
   command(what, line) {
     const copy = element('button', { type: 'button', className: 'copy', 'aria-label': `Copy: ${what}` }, 'Copy');
     copy.addEventListener('click', async () => {
-      copy.textContent = (await copied(line)) ? 'Copied' : 'Press Ctrl+C';
+      copy.textContent = (await copied(copy.previousSibling.textContent)) ? 'Copied' : 'Press Ctrl+C';
       setTimeout(() => { copy.textContent = 'Copy'; }, 2000);
     });
     return element('div', { className: 'command' }, element('p', {}, what), element('div', { className: 'line' }, element('code', {}, line), copy));
