@@ -126,13 +126,14 @@ class Document(_Growing):
         most_bytes = (self.most_bytes - self._bytes) * share
         self._rows_left -= len(rows)
         longest = min(max((len(row.prompt) for row in rows), default=0), MOST_TEXT)
-        most = min(self._most_prompt * 4 // 3 + 1, max(longest, 1))  # these may share more than those before
+        most = min(self._most_prompt, max(longest, 1))
         while True:
             packer = self._packer.copy()
             piece = _packed(packer, block_line(rows, prompts=prompts, most=most))
             if len(piece) <= most_bytes or most == 1 or not prompts:
-                self._packer, self._most_prompt = packer, most if most < longest else MOST_TEXT
                 self._is_cut |= most < longest
+                more = most * 4 // 3 + 1 if len(piece) < most_bytes * 0.95 else most  # for the rows that follow
+                self._packer, self._most_prompt = packer, more if most < longest else MOST_TEXT
                 return piece
             most = max(most * (3 if len(piece) < most_bytes * 1.1 else 2) // 4, 1)
 
