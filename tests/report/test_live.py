@@ -234,18 +234,26 @@ async def test_resolve(browser: "Browser", run: Path) -> None:
 
 MOVING = """state => {
     const { store } = report;
+    const now = performance.now();
     store.state[store.key.indexOf('page-1')] = state; // was completed
     store.error[store.key.indexOf('page-7')] = state; // was archived
     live.workers = [{ name: state, active: 1, heard: 0, dead: false }];
     report.apply({});
     live.redraw();
     live.tick();
+    return now;
 }"""
 
 
-async def move(page: "Page", state: str) -> None:
-    """Redraw a page in which a tile, a worker and a row at the top are new."""
-    await page.evaluate(MOVING, state)
+async def move(page: "Page", state: str) -> float:
+    """Have a page drawn anew in which a tile, a worker and a row at the top are new; return its time before."""
+    started: float = await page.evaluate(MOVING, state)
+    return started
+
+
+async def drawn(page: "Page", since: float) -> None:
+    """Wait until a page has been drawn since a time of it."""
+    await page.wait_for_function("since => live.drawn > since", arg=since)
 
 
 async def test_redraws_take_no_click(browser: "Browser", run: Path) -> None:
@@ -265,10 +273,11 @@ async def test_redraws_take_no_click(browser: "Browser", run: Path) -> None:
             await place.hover(position={"x": 20, "y": 10})
             before = await place.bounding_box()
             await visited.page.mouse.down()
-            await move(visited.page, state)
+            moved = await move(visited.page, state)
             assert await place.bounding_box() == before
             await visited.page.mouse.up()
             await visited.page.wait_for_selector(clicked, state="attached")
+            await drawn(visited.page, moved)
             await expect(visited.page.locator("#workers .name")).to_have_text(state)
 
 
@@ -288,7 +297,7 @@ async def test_redraws_leave_the_focus(browser: "Browser", run: Path) -> None:
             ("failed", visited.page.locator("#state")),
         ):
             await place.focus()
-            await move(visited.page, state)
+            await drawn(visited.page, await move(visited.page, state))
             await expect(place).to_be_focused()
         assert await search.evaluate("search => [search.value, search.selectionStart, search.selectionEnd]") == [
             "page",
@@ -307,7 +316,7 @@ async def test_escape_gives_the_focus_back(browser: "Browser", run: Path) -> Non
         await search.fill("page")
         await row(visited.page, "page-1").click(position={"x": 20, "y": 10})
         await visited.page.focus("#close")
-        await move(visited.page, "sending")
+        await drawn(visited.page, await move(visited.page, "sending"))
         await visited.page.keyboard.press("Escape")
         await expect(row(visited.page, "page-1")).to_be_focused()
         await visited.page.keyboard.press("Enter")
