@@ -1,59 +1,76 @@
 """Receive webhooks: each verified one becomes `notify`, one poll at once, so that all other polls can be rare.
 
-WEBHOOK_SECRET=from-the-sender PORT=8000 python docs/recipes/webhook_receiver.py "Document the v2 endpoints"
+WEBHOOK_SECRET=of-16-bytes-or-more PORT=8000 python docs/recipes/webhook_receiver.py "Document the v2 endpoints"
 
 The sender posts {"project_id": ..., "job_id": ...} to /webhook, with the body's HMAC-SHA256 in hex as X-Signature.
+Each prompt is one job in a journal, jobs.db: the same command continues after signals and kills, and doubles nothing.
 """
 
 import asyncio
 import hmac
 import json
 import os
+import signal
 import sys
-from collections.abc import AsyncIterator
+from hashlib import sha256
 
 import tenacity
 from aiohttp import web
 
-from agentjobs_async import AgentJobsError, AgentJobsSession, JobRef, PollPolicy
-from agentjobs_async.web import http_answer
+from agentjobs_async import AgentJob, AgentJobsError, AgentJobsSession, JobRef, PollPolicy
+from agentjobs_async.batch import Journal
+from agentjobs_async.durable import DurableEntry, DurableJobs
 
 SESSION = web.AppKey("session", AgentJobsSession)
 SECRET = os.environ["WEBHOOK_SECRET"].encode()
+if len(SECRET) < 16:  # noqa: PLR2004 - a shorter one could be found by trying
+    raise SystemExit("WEBHOOK_SECRET must have 16 characters or more")
 POLICY = PollPolicy(wait=tenacity.wait_fixed(300))  # s; a webhook may get lost
 
 
-async def follow(session: AgentJobsSession, prompt: str) -> None:
-    try:
-        job = await session.run_job(prompt, timeout=None)
-        print(job.ref.to_token(), job.status, job.pr_link or "", flush=True)
-    except AgentJobsError as error:
-        print(error, file=sys.stderr)
-
-
-async def lifespan(app: web.Application) -> AsyncIterator[None]:
-    async with AgentJobsSession(policy=POLICY) as app[SESSION]:
-        following = [asyncio.create_task(follow(app[SESSION], prompt)) for prompt in sys.argv[1:]]
-        yield
-        await app[SESSION].drain()
-        await asyncio.gather(*following)
-
-
 async def receive(request: web.Request) -> web.Response:
+    """Answer a webhook. Sent again, it does no harm: it is a hint, and the poll that it causes shows the state."""
     body = await request.read()
     signature = request.headers.get("X-Signature", "").encode(errors="replace")
     if not hmac.compare_digest(signature, hmac.new(SECRET, body, "sha256").hexdigest().encode()):
         raise web.HTTPUnauthorized
     try:
         event = json.loads(body)
-        request.app[SESSION].notify(JobRef(event["project_id"], event["job_id"]))  # a hint; the poll shows the state
-    except (ValueError, LookupError, TypeError, AgentJobsError) as error:
-        return web.Response(status=http_answer(error).status if isinstance(error, AgentJobsError) else 400)
+        request.app[SESSION].notify(JobRef(event["project_id"], event["job_id"]))
+    except (ValueError, LookupError, TypeError):  # an InvalidInputError is a ValueError
+        raise web.HTTPBadRequest from None
     return web.Response(status=204)
 
 
-app = web.Application()
-app.cleanup_ctx.append(lifespan)
-app.add_routes([web.post("/webhook", receive)])
+def tell(entry: DurableEntry, ended: AgentJob | Exception) -> None:
+    """Print an end: again, after a kill, if that came before it was noted in the journal."""
+    end = f"{ended.status} {ended.pr_link or ''}" if isinstance(ended, AgentJob) else f"is {entry.state}: {ended}"
+    print(entry.key, end, flush=True)
+
+
+async def main() -> None:
+    """Follow all jobs of the journal, and those of the prompts, until a signal comes."""
+    stopped = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):  # a second one changes nothing
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    session, journal = AgentJobsSession(policy=POLICY), Journal.open(os.environ.get("JOURNAL", "jobs.db"))
+    async with session, journal, DurableJobs(session, journal, on_end=tell) as jobs:
+        app = web.Application(client_max_size=65_536)
+        app[SESSION] = session
+        app.add_routes([web.post("/webhook", receive)])
+        runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=1)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", int(os.environ["PORT"])).start()
+        print("Running on http://{}:{}".format(*runner.addresses[0]), flush=True)
+        for prompt in sys.argv[1:]:
+            key = sha256(prompt.encode(errors="surrogateescape")).hexdigest()[:16]
+            await jobs.submit(key, prompt, wait_for_create=False)
+        await stopped.wait()
+        await runner.cleanup()
+
+
 if __name__ == "__main__":
-    web.run_app(app, host="127.0.0.1", port=int(os.environ["PORT"]))
+    try:
+        asyncio.run(main())
+    except AgentJobsError as error:  # of the settings, the journal, or a prompt
+        sys.exit(str(error))

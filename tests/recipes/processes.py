@@ -168,3 +168,20 @@ async def program(
 async def complete(service: Emulator) -> None:
     """Let all jobs be completed from now on: none ends before its test wants it to."""
     await service.inject("document status=completed prLink=https://code.example/1 forever on=get")
+
+
+async def connect(process: Process, *lines: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Send the head of a request, whose characters stand for bytes, and return the connection."""
+    reader, writer = await asyncio.open_connection(*process.address.removeprefix("http://").split(":"))
+    writer.write("".join(f"{line}\r\n" for line in (*lines, "Host: x", "")).encode("latin-1"))
+    return reader, writer
+
+
+async def half_a_body(process: Process, path: str, *headers: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Send a part of a body once the server waits for it, and return the connection."""
+    head = [f"POST {path} HTTP/1.1", "Expect: 100-continue", "Content-Length: 10", *headers]
+    reader, writer = await connect(process, *head)
+    assert b" 100 " in await reader.readuntil(b"\r\n\r\n")
+    writer.write(b"{")
+    await writer.drain()
+    return reader, writer

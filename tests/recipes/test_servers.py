@@ -14,7 +14,7 @@ from aiohttp import ClientError, ClientResponse, ClientSession, TCPConnector
 
 from agentjobs_async import InvalidInputError, JobRef
 from agentjobs_async.testing import Emulator, JobScript
-from tests.recipes.processes import APPLICATIONS, ENDLESS, Process, Program, complete, program
+from tests.recipes.processes import APPLICATIONS, ENDLESS, Process, Program, complete, half_a_body, program
 from tests.until import until
 
 pytestmark = pytest.mark.slow
@@ -211,10 +211,8 @@ async def check_clients_that_leave(user: User, process: Process, emulator: Emula
     token = await user.create("Leave")
     async with user.stream(token):
         pass
-    _, writer = await asyncio.open_connection(*process.address.removeprefix("http://").split(":"))
-    writer.write(b"POST /jobs HTTP/1.1\r\nHost: x\r\nX-User: anna\r\nContent-Length: 10\r\n\r\n{")
-    await writer.drain()
-    writer.close()
+    _, half = await half_a_body(process, "/jobs", "X-User: anna")
+    half.close()
     await emulator.inject("hang for=0.2 agent=yes on=create", prompt="Orphan")
     leaving = asyncio.create_task(user.create("Orphan", "orphan"))
     await until(lambda: emulator.agents_started["Orphan"])

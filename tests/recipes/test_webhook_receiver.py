@@ -1,56 +1,218 @@
-"""The recipe for webhooks, as a process."""
+"""The recipe for webhooks, as a process: forged, broken, large and repeated ones, signals and kills."""
 
-import asyncio
 import hashlib
 import hmac
 import json
 import signal
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
+from io import BytesIO
+from pathlib import Path
+from typing import Any
 
 import pytest
-from aiohttp import ClientSession
+from aiohttp import ClientError, ClientSession
 
 from agentjobs_async.testing import Emulator, JobScript
-from tests.recipes.processes import program
+from tests.recipes.processes import ENDLESS, Process, Program, complete, connect, half_a_body, program
 from tests.until import until
 
 pytestmark = pytest.mark.slow
 
-SECRET = "of the sender"
+SECRET = "a-secret-of-the-sender"
+LONG = "\n".join(f"{number}. Fix <b>https://docs.example/?a=1&b={number}</b> 'äöü' 🎉\t" for number in range(50))
+TOO_LARGE = 30_000_000
+"""Bytes of a body."""
+
+Receivers = Callable[..., AbstractAsyncContextManager[Program]]
 
 
-def signed(body: bytes) -> dict[str, str]:
-    return {"X-Signature": hmac.new(SECRET.encode(), body, hashlib.sha256).hexdigest()}
+@pytest.fixture
+async def service() -> AsyncIterator[Emulator]:
+    async with Emulator(script=ENDLESS) as service:
+        yield service
 
 
-async def test_webhook() -> None:
-    """A signed webhook is followed by a poll at once, which sees the end; any other is refused, and causes no poll."""
-    async with Emulator(script=JobScript(duration=0.3)) as emulator:
-        environment = {**emulator.environment(), "WEBHOOK_SECRET": SECRET}
-        async with program("webhook_receiver", environment, "Tell me") as receiver, ClientSession() as client:
-            async with receiver.serving() as process:
-                await until(lambda: [request.method for request in emulator.requests] == ["POST", "GET"])
-                (job_id,) = emulator.jobs
-                body = json.dumps({"project_id": "docs", "job_id": job_id}).encode()
+@pytest.fixture
+def settings(service: Emulator, tmp_path: Path) -> dict[str, str]:
+    """Return the environment, in which all runs have the same journal."""
+    return {**service.environment(), "WEBHOOK_SECRET": SECRET, "JOURNAL": str(tmp_path / "jobs.db")}
 
-                async def status(body: bytes, headers: dict[str, str]) -> int:
-                    async with client.post(f"{process.address}/webhook", data=body, headers=headers) as response:
-                        return response.status
 
-                forged = {"X-Signature": "0" * 64}
-                assert [await status(body, headers) for headers in ({}, forged, {"X-Signature": "\udcff"})] == [401] * 3
-                assert [
-                    await status(wrong, signed(wrong)) for wrong in (b"", b"[]", b'{"project_id": 7, "job_id": 7}')
-                ] == [400] * 3
+@pytest.fixture
+def receiver(settings: dict[str, str]) -> Receivers:
+    """Return the program of some prompts."""
+    return lambda *prompts: program("webhook_receiver", settings, *prompts)
 
-                assert len(emulator.requests) == 2
 
-                async def report() -> None:
-                    while True:  # the first webhook may come before the end
-                        assert await status(body, signed(body)) == 204
+@pytest.fixture
+async def client() -> AsyncIterator[ClientSession]:
+    async with ClientSession() as client:
+        yield client
 
-                reporting = asyncio.create_task(report())
-                await process.read_until(" completed ")
-                reporting.cancel()
-                await asyncio.wait([reporting])
-                process.interrupt(signal.SIGTERM)
-                assert await process.end() == 0
+
+def signed(body: bytes, secret: str = SECRET) -> dict[str, str]:
+    """Return the header with a body's signature."""
+    return {"X-Signature": hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()}
+
+
+def event(job_id: str) -> bytes:
+    """Return the body of a webhook."""
+    return json.dumps({"project_id": "docs", "job_id": job_id}).encode()
+
+
+async def status(
+    client: ClientSession, process: Process, body: Any, headers: dict[str, str], method: str = "POST"
+) -> int:
+    """Return the status of the answer to a webhook, whose body need not be read to its end."""
+    try:
+        async with client.request(method, f"{process.address}/webhook", data=body, headers=headers) as response:
+            return response.status
+    except ClientError:  # the connection was closed while the body was on its way
+        return 413
+
+
+async def stop(process: Process) -> None:
+    """End it by a signal, which comes twice."""
+    process.interrupt(signal.SIGTERM)
+    process.interrupt(signal.SIGTERM)
+    assert await process.end() == 0
+    assert "Traceback" not in process.output
+    assert "Unclosed" not in process.output
+
+
+def polls(service: Emulator) -> int:
+    """Return how often jobs were polled."""
+    return sum(request.method == "GET" for request in service.requests)
+
+
+async def test_webhook(receiver: Receivers, service: Emulator, client: ClientSession) -> None:
+    """A signed webhook is followed by a poll at once, which sees the end; sent again, it changes nothing."""
+    async with receiver(LONG) as program, program.serving() as process:
+        await process.watch(until(lambda: polls(service) == 1))
+        (job_id,) = service.jobs
+        body = event(job_id)
+        await complete(service)
+        assert await status(client, process, body, signed(body)) == 204
+        await process.read_until(" completed https://")
+        before = polls(service)
+        for _ in range(3):
+            assert await status(client, process, body, signed(body)) == 204
+        await stop(process)
+    assert polls(service) == before
+    assert process.output.count(" completed ") == 1
+    assert service.agents_started == {LONG: 1}
+
+
+async def test_refusals(receiver: Receivers, service: Emulator, client: ClientSession) -> None:
+    """What is not signed, not a webhook, or too large is refused; none of it causes a poll."""
+    async with receiver("Go on") as program, program.serving() as process:
+        await process.watch(until(lambda: polls(service) == 1))
+        (job_id,) = service.jobs
+        body = event(job_id)
+        forged = [{}, {"X-Signature": "0" * 64}, signed(body, "another"), signed(b"replayed")]
+        assert [await status(client, process, body, headers) for headers in forged] == [401] * 4
+        reader, writer = await connect(process, "POST /webhook HTTP/1.1", "X-Signature: \xff", "Content-Length: 0")
+        assert b" 401 " in await reader.readline()
+        writer.close()
+        wrong = [b"", b"[]", b"\xff", b"7", b'{"project_id": 7, "job_id": 7}', b'{"project_id": "docs"}', event("..")]
+        assert [await status(client, process, text, signed(text)) for text in wrong] == [400] * 7
+        for method in ("GET", "PUT", "HEAD"):
+            assert await status(client, process, body, signed(body), method) == 405
+        for large in (BytesIO(bytes(TOO_LARGE)), pieces()):
+            assert await status(client, process, large, {}) == 413
+        unknown = event("no such job")
+        assert await status(client, process, unknown, signed(unknown)) == 204
+        _, leaving = await half_a_body(process, "/webhook")
+        leaving.close()
+        reader, waiting = await half_a_body(process, "/webhook")
+        await stop(process)
+        assert await reader.read() == b""
+        waiting.close()
+    assert polls(service) == 1
+
+
+async def pieces() -> AsyncIterator[bytes]:
+    """Return a body whose length is not announced."""
+    for _ in range(TOO_LARGE // 100_000):
+        yield bytes(100_000)
+
+
+async def test_too_many_requests(receiver: Receivers, service: Emulator, client: ClientSession) -> None:
+    """However many webhooks come, no poll comes before the time after a 429."""
+    await service.inject("429 retry-after=2 on=get")
+    async with receiver("Go on") as program, program.serving() as process:
+        await process.watch(until(lambda: polls(service) == 1))
+        (job_id,) = service.jobs
+        body = event(job_id)
+        await complete(service)
+        while polls(service) == 1:
+            assert await status(client, process, body, signed(body)) == 204
+        await process.read_until(" completed https://")
+        await stop(process)
+    first, second = [request.at for request in service.requests if request.method == "GET"]
+    assert second - first >= 2
+
+
+async def test_kills(receiver: Receivers, service: Emulator, client: ClientSession) -> None:
+    """After a kill at any step, the next start tells each end, and what may have been started, and starts nothing."""
+    await service.inject("hang agent=yes on=create", prompt="Lost")
+    async with receiver("Go on", "Lost") as program:
+        async with program.serving() as process:
+            await process.watch(until(lambda: service.agents_started.total() == 2 and polls(service) == 1))
+            await service.inject("hang on=get")
+            body = event(next(job_id for job_id, job in service.jobs.items() if job.prompt == "Go on"))
+            assert await status(client, process, body, signed(body)) == 204
+            await process.watch(until(lambda: polls(service) == 2))
+            process.interrupt(signal.SIGKILL)  # after the webhook was acknowledged, before the end is known
+            await process.end()
+            assert " completed " not in process.output
+        await complete(service)
+        async with program.serving() as process:
+            await process.read_until(" completed https://")
+            await process.read_until(" is unknown: ")
+            await stop(process)
+    assert service.agents_started == {"Go on": 1, "Lost": 1}
+
+
+async def test_signals(receiver: Receivers, service: Emulator) -> None:
+    """Two signals cut no create, whose job is followed by the next start."""
+    await service.inject("hang for=0.5 agent=yes on=create")
+    async with receiver("Go on") as program:
+        async with program.serving() as process:
+            await process.watch(until(lambda: service.agents_started["Go on"]))
+            await stop(process)
+        await complete(service)
+        async with program.serving() as process:
+            await process.read_until(" completed https://")
+            await stop(process)
+    assert service.agents_started == {"Go on": 1}
+
+
+async def test_end_amid_the_create(receiver: Receivers, service: Emulator, client: ClientSession) -> None:
+    """A job that ends, and is told of, before its create is answered is seen to end all the same."""
+    service.script(JobScript(duration=0))
+    await service.inject("hang for=0.5 agent=yes on=create")
+    async with receiver("Be quick") as program, program.serving() as process:
+        await process.watch(until(lambda: service.agents_started["Be quick"]))
+        (job_id,) = service.jobs
+        body = event(job_id)
+        assert await status(client, process, body, signed(body)) == 204
+        await process.read_until(" completed ")
+        await stop(process)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "secret", "reason"),
+    [(" ", SECRET, "prompt is blank"), ("Go on", "", "16 characters or more"), ("Go on", "short", "16 characters")],
+)
+async def test_settings(
+    prompt: str, secret: str, reason: str, receiver: Receivers, service: Emulator, settings: dict[str, str]
+) -> None:
+    """Without a prompt that says something, or with a secret that could be found by trying, it ends with the reason."""
+    settings["WEBHOOK_SECRET"] = secret
+    async with receiver(prompt) as program, program.running() as process:
+        assert await process.end() == 1
+    assert reason in process.output
+    assert "Traceback" not in process.output
+    assert not service.requests
