@@ -275,6 +275,10 @@ async def _show_left(context: Context, path: Path, form: str) -> Counter[Outcome
     if form == "jsonl":
         context.screen.json_lines([{"journal": str(path), "in_use": in_use, "states": states}])
     else:
-        context.screen.line(f"{tally(counts)}: ", "a run is using it" if in_use else "continue with")
-        context.screen.whole_line(f"  {path}" if in_use else f"  {resume_command(str(path), [])}")
+        words = tally(counts) if states else "nothing planned"
+        what_next = (
+            "a run is using it" if in_use else "continue with" if states else "run the prompts again, and remove"
+        )
+        context.screen.line(f"{words}: ", what_next)
+        context.screen.whole_line(f"  {resume_command(str(path), [])}" if states and not in_use else f"  {path}")
     return outcomes_of(counts)

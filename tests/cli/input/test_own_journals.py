@@ -1,3 +1,4 @@
+import asyncio
 import json
 import re
 import signal
@@ -8,6 +9,7 @@ import pytest
 
 from agentjobs_async import AgentJobsSession
 from agentjobs_async.__main__ import main
+from agentjobs_async.batch import Journal
 from agentjobs_async.cli._input.own_journals import left_journals, new_journal
 from tests.cli.checks import Captured
 from tests.cli.stage import Child, EmulatorThread, lasting_emulator, without_power
@@ -122,6 +124,19 @@ def test_status_of_several(service: EmulatorThread, state_directory: Path, capsy
         (True, {"active": 1}),
     ]
     assert "run-broken.db: journal run-broken.db: the file is" in written.err
+
+
+def test_status_of_an_empty_one(capsys: Captured) -> None:
+    """A journal whose run was killed before it planned anything can be removed, and `status` says so."""
+    with new_journal(temporary=False) as journal:
+        asyncio.run(empty_journal(journal))
+    assert main(["status"]) == 0
+    assert capsys.readouterr().out == f"nothing planned: run the prompts again, and remove\n  {journal}\n"
+
+
+async def empty_journal(path: str) -> None:
+    async with Journal.open(path):
+        pass
 
 
 def test_the_oldest_first(state_directory: Path) -> None:
