@@ -161,13 +161,16 @@ LARGE_TILES = """() => {
             }
         }
     }
+    for (const each of document.querySelectorAll('#rows .row, .toolbar')) {
+        if (each.scrollWidth > each.clientWidth) wrong.push(`cut: ${each.className}`);
+    }
     return [wrong, columns, document.documentElement.scrollWidth];
 }"""
 
 
 @pytest.mark.parametrize(("width", "columns"), [(320, 3), (390, 3), (768, 7), (1280, 9), (1920, 9)])
 async def test_tiles_keep_their_grid(browser: "Browser", written: Path, width: int, columns: int) -> None:
-    """Tiles are as wide as each other, in columns, at every width; no number is cut, and no name or unit breaks."""
+    """Tiles are as wide as each other, in columns, at every width; no number or row is cut, no name or unit breaks."""
     async with opened(browser, written, viewport={"width": width, "height": 900}) as visited:
         await visited.page.click("#show-charts")
         assert await visited.page.evaluate(LARGE_TILES) == [[], columns, width]
