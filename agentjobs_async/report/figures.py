@@ -81,7 +81,7 @@ class Figures:
         rate, (pauses, paused_seconds) = self.per_hour, self.pauses
         return [
             _median("duration", self.durations),
-            _median("noticed within", self.intervals, " between polls"),
+            _median("noticed within", self.intervals),
             Tile("throughput", *((_NONE, "") if rate is None else _rate_text(rate))),
             Tile("pauses by 429", f"{pauses:,}", f"{span_text(paused_seconds)} in all" if pauses else ""),
         ]
@@ -97,8 +97,8 @@ def _share(count: int, total: int) -> str:
     return "< 0.1 %" if 0 < percent < _LEAST_PERCENT else f"{decimal(percent, 1)} %" if total else ""
 
 
-def _median(name: str, ascending: Sequence[float], of_what: str = "") -> Tile:
-    note = f"median; 9 of 10 within {_quantile_text(ascending, 0.9)}{of_what}" if ascending else ""
+def _median(name: str, ascending: Sequence[float]) -> Tile:
+    note = f"median; 9 of 10 within {_quantile_text(ascending, 0.9)}" if ascending else ""
     return Tile(name, _quantile_text(ascending, 0.5), note)
 
 

@@ -37,7 +37,7 @@ def test_figures() -> None:
     ]
     assert [(tile.value, tile.note) for tile in figures.times] == [
         ("30 min", "median; 9 of 10 within 54 min"),
-        ("36 s", "median; 9 of 10 within 36 s between polls"),
+        ("36 s", "median; 9 of 10 within 36 s"),
         ("100.0 / h", "jobs ended"),
         ("2", "1 min 30 s in all"),
     ]

@@ -100,7 +100,7 @@ async def test_action_with_the_token(browser: "Browser", run: Path) -> None:
         await row(visited.page, f"page-{OUTCOMES.index('failed') + 1}").click(position={"x": 20, "y": 10})
         await visited.page.click("#panel [data-action=retry]")
         await expect(visited.page.locator("#panel .badge")).to_have_text("planned")
-        await expect(visited.page.locator("#notice")).to_have_text("1 item planned again.")
+        await expect(visited.page.locator("#notice")).to_have_text(f"1 item {AGAIN}.")
         assert await visited.texts("#panel [data-action]") == []
 
 
@@ -187,6 +187,7 @@ async def test_escape_is_no(browser: "Browser", run: Path) -> None:
         assert [url for url in visited.requests if url.endswith("actions")] == []
 
 
+AGAIN = "planned again, for a worker or agentjobs resume"
 ACT_ON_MANY = """async (failing) => {
     const sizes = [];
     let told;
@@ -209,14 +210,14 @@ async def test_action_on_very_many(browser: "Browser", run: Path) -> None:
     """An action for more rows than one request may name is sent in parts; their outcomes are told together."""
     async with served(run, allow_actions=True) as page, opened(browser, page, token=True) as visited:
         for failing, parts, told in (
-            (-1, [[50_000, 0], [10_000, 40_000], [0, 1]], "99,998 items planned again. 3 items refused: 1 is planned"),
+            (-1, [[50_000, 0], [10_000, 40_000], [0, 1]], "99,998 items {again}. 3 items refused: 1 is planned"),
             (
                 *(1, [[50_000, 0], [10_000, 40_000]]),
-                "49,999 items planned again. 1 item refused: 1 is planned The server answered with status 502.",
+                "49,999 items {again}. 1 item refused: 1 is planned The server answered with status 502.",
             ),
             (0, [[50_000, 0]], "The server answered with status 502."),
         ):
-            assert await visited.page.evaluate(ACT_ON_MANY, failing) == [parts, told, failing < 0]
+            assert await visited.page.evaluate(ACT_ON_MANY, failing) == [parts, told.format(again=AGAIN), failing < 0]
 
 
 async def test_resolve(browser: "Browser", run: Path) -> None:

@@ -10,7 +10,8 @@ const ACTIONS_OF_ONE = [
   { ...ACTIONS[0], states: new Set(['abandoned']), risk: ACTIONS[1].risk }, // never among many: a person gave it up
   { ...ACTIONS[2], states: new Set(['active']), risk: 'Its agent may be at work.' },
 ];
-const DONE = { retry: 'planned again', send_again: 'planned again', abandon: 'abandoned', set_job: 'given its job' };
+const AGAIN = 'planned again, for a worker or agentjobs resume';
+const DONE = { retry: AGAIN, send_again: AGAIN, abandon: 'abandoned', set_job: 'given its job' };
 const MOST_REASONS = 5; // of refusals: a page has room for a few lines
 const ROWS_AT_ONCE = 50_000; // in one request: a server refuses a body of more than 1 MiB
 

@@ -38,8 +38,8 @@ function shareText(count, total) {
 
 const rateText = (perHour) => (perHour >= 600 ? `${decimal(perHour / 60, 0)} / min` : `${decimal(perHour, 1)} / h`);
 
-function medianTile(name, ascending, ofWhat = '') {
-  const note = ascending.length ? `median; 9 of 10 within ${spanText(quantile(ascending, 0.9))}${ofWhat}` : '';
+function medianTile(name, ascending) {
+  const note = ascending.length ? `median; 9 of 10 within ${spanText(quantile(ascending, 0.9))}` : '';
   return { name, value: spanText(quantile(ascending, 0.5)), note };
 }
 
@@ -55,7 +55,7 @@ function tilesOf(figures, { order, pauses: [pauses, paused], left }) {
   const rate = span && durations.length ? (durations.length / span) * 3600 : null;
   const times = [
     medianTile('duration', durations),
-    medianTile('noticed within', intervals, ' between polls'),
+    medianTile('noticed within', intervals),
     { name: 'throughput', value: rate === null ? NONE : rateText(rate), note: rate === null ? '' : 'jobs ended' },
     { name: 'pauses by 429', value: grouped(pauses), note: pauses ? `${spanText(paused)} in all` : '' },
   ];

@@ -220,7 +220,7 @@ class Timeline {
     context.textAlign = 'center';
     for (let time = Math.ceil(from / step) * step; time <= to; time += step) {
       const x = scale(time);
-      if (x > LEFT + 16 && x < width - 24) context.fillText(isoTime(time).slice(...(time % DAY ? cut : [5, 10])), x, bottom + 16);
+      if (x > LEFT + 32 && x < width - 24) context.fillText(isoTime(time).slice(...(time % DAY ? cut : [5, 10])), x, bottom + 16);
     }
   }
 
