@@ -109,7 +109,7 @@ LINES = {
     "report": 2289,
     "testing": 2347,
     "prometheus": 123,
-    "cli": 6873,
+    "cli": 6875,
 }
 """Of each room."""
 

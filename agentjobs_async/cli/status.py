@@ -276,9 +276,11 @@ async def _show_left(context: Context, path: Path, form: str) -> Counter[Outcome
         context.screen.json_lines([{"journal": str(path), "in_use": in_use, "states": states}])
     else:
         words = tally(counts) if states else "nothing planned"
-        what_next = (
-            "a run is using it" if in_use else "continue with" if states else "run the prompts again, and remove"
-        )
+        what_next, line = "continue with", resume_command(str(path), [])
+        if in_use:
+            what_next, line = "a run is using it", str(path)
+        elif not states:
+            what_next, line = "remove this, and run the prompts again", str(path)
         context.screen.line(f"{words}: ", what_next)
-        context.screen.whole_line(f"  {resume_command(str(path), [])}" if states and not in_use else f"  {path}")
+        context.screen.whole_line(f"  {line}")
     return outcomes_of(counts)

@@ -131,7 +131,7 @@ def test_status_of_an_empty_one(capsys: Captured) -> None:
     with new_journal(temporary=False) as journal:
         asyncio.run(empty_journal(journal))
     assert main(["status"]) == 0
-    assert capsys.readouterr().out == f"nothing planned: run the prompts again, and remove\n  {journal}\n"
+    assert capsys.readouterr().out == f"nothing planned: remove this, and run the prompts again\n  {journal}\n"
 
 
 async def empty_journal(path: str) -> None:
