@@ -24,7 +24,7 @@ from tests.report.served import Served, served
 from tests.report.stage import OUTCOMES, run_some
 
 if TYPE_CHECKING:
-    from playwright.async_api import Browser, Page
+    from playwright.async_api import Browser, Page, Route
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.slow]
 
@@ -134,6 +134,29 @@ async def test_dangerous_buttons_look_dangerous(browser: "Browser", run: Path) -
         }
         failure = await visited.page.locator("#panel pre.error").evaluate("made => getComputedStyle(made).color")
         assert [colour == failure for colour in colours.values()] == [True, True, False]
+
+
+async def test_no_question_while_a_request_runs(browser: "Browser", run: Path) -> None:
+    """A button whose request runs asks nothing: the answer would be lost. A fault lets it ask again."""
+    async with served(run, allow_actions=True) as page, opened(browser, page, token=True) as visited:
+        answer = asyncio.Event()
+
+        async def fail(route: "Route") -> None:
+            await answer.wait()
+            await route.fulfill(status=502, body="Try it later.")
+
+        await visited.page.route("**/actions", fail)
+        button, question = visited.page.locator("#actions [data-action=retry]"), visited.page.locator("dialog")
+        await button.click()
+        await visited.page.click(".sure")
+        await expect(button).to_be_disabled()
+        await button.click(force=True)
+        assert not await question.is_visible()
+        answer.set()
+        await expect(visited.page.locator("#notice")).to_have_text("Try it later.")
+        await button.click()
+        await expect(question).to_be_visible()
+        visited.errors.clear()  # the browser's own line on the 502
 
 
 @pytest.mark.parametrize("size", [(1280, 900), (390, 844), (320, 568)])

@@ -98,6 +98,7 @@ class Actions {
 
   /* Ask in the other half of the window: there, the second click of a double click is no answer. Escape is No. */
   ask(button, { name, risk }, words, named) {
+    if (button.ariaDisabled === 'true') return;
     const { question } = this;
     const no = element('button', { type: 'button' }, 'No');
     const yes = element('button', { type: 'button', className: risk ? 'danger sure' : 'sure' }, 'Yes, do it');
