@@ -159,6 +159,21 @@ async def test_no_question_while_a_request_runs(browser: "Browser", run: Path) -
         visited.errors.clear()  # the browser's own line on the 502
 
 
+async def test_action_is_done_once(browser: "Browser", run: Path) -> None:
+    """A row's button does nothing more once its action is done, also before the page is drawn anew."""
+    async with served(run, allow_actions=True) as page, opened(browser, page, token=True) as visited:
+        await row(visited.page, "failed").first.click(position={"x": 20, "y": 10})
+        button, notice = visited.page.locator("#panel [data-action=retry]"), visited.page.locator("#notice")
+        await visited.page.evaluate("live.heldUntil = Infinity")
+        await button.dispatch_event("click")
+        await expect(notice).to_contain_text("1 item planned again")
+        await button.dispatch_event("click")
+        await visited.page.evaluate("live.heldUntil = 0")
+        await expect(visited.page.locator("#panel .badge")).to_have_text("planned")
+        await expect(notice).to_contain_text("1 item planned again")
+        assert sum(url.endswith("actions") for url in visited.requests) == 1
+
+
 @pytest.mark.parametrize("size", [(1280, 900), (390, 844), (320, 568)])
 async def test_double_clicks_confirm_nothing(browser: "Browser", run: Path, size: tuple[int, int]) -> None:
     """The question stands in the other half of the window than its button: a double click sends nothing again."""
@@ -215,6 +230,7 @@ ACT_ON_MANY = """async (failing) => {
     const sizes = [];
     let told;
     const page = {
+        buttons: [],
         send: async ({ journal, rows: { failed = [], rejected = [] } }) => {
             sizes.push([failed.length, rejected.length]);
             if (sizes.length - 1 === failing) return { ok: false, status: 502, text: async () => '' };

@@ -65,7 +65,7 @@ class Actions {
     this.bulk.hidden = this.buttons.every(({ hidden }) => hidden);
   }
 
-  /* The buttons for one row. The panel makes them anew when the row, its state or its job has changed. */
+  /* The buttons for one row. The panel makes them anew once an action has changed the row. */
   ofRow(place) {
     const { store } = this.report;
     const state = store.state[place];
@@ -128,7 +128,7 @@ class Actions {
     }
     const known = fault && !outcome.done && !outcome.refused ? [] : [said(action, outcome)];
     this.say([...known, fault].join(' ').trim(), !fault);
-    button.ariaDisabled = 'false';
+    button.ariaDisabled = String(!fault && !outcome.refused && !this.buttons.includes(button)); // a row's is made anew
   }
 
   /* Send an action; `job` is left out where it is undefined. */

@@ -11,13 +11,13 @@ class Panel {
     this.record = element('div'); // what is known of the row
     this.doing = element('div');
     this.panel.append(element('div', { className: 'panel-head' }, this.title, close), this.record, this.doing);
-    this.madeFor = ''; // the row, state and job that the buttons were made for
+    this.madeFor = ''; // the row, and what of it the buttons were made for
     this.more = () => []; // a live page adds its actions
   }
 
   get isOpen() { return !this.panel.hidden; }
 
-  /* Show a row. Its buttons are made anew only when the row, its state or its job changes: something may have been typed. */
+  /* Show a row. Its buttons are made anew only when the row, its state, its job or its create changes: something may have been typed. */
   open(place) {
     const { store } = this;
     update(this.title, element('div', {},
@@ -30,7 +30,7 @@ class Panel {
       this.text('Prompt', store.prompt[place], 'prompt')));
     this.panel.hidden = false;
     document.body.classList.add('with-panel');
-    const madeFor = JSON.stringify([place, store.state[place], store.job_id[place]]);
+    const madeFor = JSON.stringify([place, store.state[place], store.job_id[place], store.sent_at[place]]);
     if (madeFor !== this.madeFor) {
       this.madeFor = madeFor;
       const hadFocus = this.doing.contains(document.activeElement);
