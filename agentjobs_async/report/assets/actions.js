@@ -45,7 +45,7 @@ class Actions {
   }
 
   button({ name, risk, words }) {
-    return element('button', { type: 'button', 'data-action': name, className: risk ? 'danger' : null }, words);
+    return element('button', { type: 'button', 'data-action': name, className: risk ? 'danger' : '' }, words);
   }
 
   /* What an action names: the rows at these places as the page shows them, and the journal that they are of. */
@@ -58,11 +58,13 @@ class Actions {
   offer() {
     const { store, shown } = this.report;
     this.places = Object.fromEntries(ACTIONS.map(({ name, states }) => [name, shown.filter((place) => states.has(store.state[place]))]));
+    const focused = this.buttons.find((button) => button === document.activeElement);
     ACTIONS.forEach(({ name, words }, index) => {
       this.buttons[index].hidden = !this.places[name].length;
       this.buttons[index].textContent = `${words} (${grouped(this.places[name].length)})`;
     });
     this.bulk.hidden = this.buttons.every(({ hidden }) => hidden);
+    if (focused?.hidden) byId('search').focus();
   }
 
   /* The buttons for one row. The panel makes them anew once an action has changed the row. */
