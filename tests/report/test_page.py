@@ -269,6 +269,26 @@ async def test_keyboard(browser: "Browser", written: Path) -> None:
         assert await visited.texts("#panel h2") == [IN_ORDER[3]]
 
 
+async def test_next_row_begins_at_its_top(browser: "Browser", tmp_path: Path) -> None:
+    """A row opens at the beginning of its panel and of its prompt, wherever those of the last one were scrolled to."""
+    async with Journal.open(tmp_path / "run.db") as journal:
+        await journal.add([BatchItem(f"k{number}", "line\n" * 200, "docs") for number in range(4)])
+    async with opened(browser, await write(tmp_path / "run.db"), viewport={"width": 1280, "height": 400}) as visited:
+        for index in range(4):
+            await open_row(visited, index)
+            panel, prompt = visited.page.locator("#panel"), visited.page.locator("#panel pre.prompt")
+            for part in (panel, prompt):
+                assert await part.evaluate("part => part.scrollTop") == 0
+                assert await part.evaluate("part => { part.scrollTop = 90; return part.scrollTop; }") == 90
+            if index == 1:
+                await visited.page.keyboard.press("Escape")
+            if index == 2:
+                await prompt.focus()
+                await visited.page.evaluate("report.open(report.table.places[3])")  # as where it was tried again
+                await expect(panel).to_be_focused()
+                await visited.page.evaluate("report.open(report.table.places[2])")
+
+
 async def csv_of(visited: Visit) -> str:
     async with visited.page.expect_download() as download:
         await visited.page.click("#csv")

@@ -20,6 +20,13 @@ class Panel {
   /* Show a row. Its buttons are made anew only when the row, its state, its job or its create changes: something may have been typed. */
   open(place) {
     const { store } = this;
+    const hadFocus = this.panel.contains(document.activeElement);
+    this.panel.hidden = false;
+    document.body.classList.add('with-panel');
+    if (place !== this.place) { // it begins at its top, and so does its prompt
+      this.record.replaceChildren();
+      this.panel.scrollTop = 0;
+    }
     update(this.title, element('div', {},
       element('span', { className: `badge state-${store.state[place]}` }, store.state[place]),
       element('h2', {}, visible(store.key[place]))));
@@ -28,16 +35,12 @@ class Panel {
       this.link(place),
       this.facts(place),
       this.text('Prompt', store.prompt[place], 'prompt')));
-    this.panel.hidden = false;
-    document.body.classList.add('with-panel');
     const madeFor = JSON.stringify([place, store.state[place], store.job_id[place], store.sent_at[place]]);
     if (madeFor !== this.madeFor) {
       this.madeFor = madeFor;
-      const hadFocus = this.doing.contains(document.activeElement);
       this.doing.replaceChildren(...this.more(place), this.commands(place) ?? '');
-      if (hadFocus) this.panel.focus();
     }
-    if (place !== this.place) this.panel.scrollTop = 0;
+    if (hadFocus && !this.panel.contains(document.activeElement)) this.panel.focus();
     this.place = place;
   }
 
@@ -51,7 +54,7 @@ class Panel {
 
   text(title, text, kind) {
     if (text === null || text === '') return null;
-    return element('section', {}, element('h3', {}, title), element('pre', { className: kind, tabindex: '0' }, text));
+    return element('section', {}, element('h3', {}, title), element('pre', { className: kind, tabindex: kind === 'prompt' ? '0' : null }, text));
   }
 
   link(place) {
