@@ -404,7 +404,7 @@ async def hours_shown(visited: Visit) -> float:
 
 
 async def test_busy_span(browser: "Browser", tmp_path: Path) -> None:
-    """The chart shows the hour of a batch of which one job ended weeks later; a button shows the weeks."""
+    """The chart shows the hour of a batch of which one job ended weeks later; a button shows the growing weeks."""
     await aged_journal(tmp_path / "run.db", [*range(600, 3601, 300), WEEKS])
     async with opened(browser, await write(tmp_path / "run.db")) as visited:
         await visited.page.click("#show-charts")
@@ -414,6 +414,9 @@ async def test_busy_span(browser: "Browser", tmp_path: Path) -> None:
             assert least <= await hours_shown(visited) <= most
             await button.click()
         assert "UTC" in await visited.page.inner_text("#time-hint")
+        later = "end => { report.store.ended_at[report.store.key.indexOf('item-12')] += end; report.drawCharts(); }"
+        await visited.page.evaluate(later, WEEKS * 1000)  # as on a live page
+        assert await hours_shown(visited) == 1008
 
 
 async def test_report_made_weeks_later(browser: "Browser", tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ class Timeline {
     this.store = store;
     this.all = []; // of what is shown, in the order of their starts
     this.bars = []; // those within the span
-    this.range = null; // [from, to] in milliseconds while it is chosen
+    this.range = null; // what is chosen: [from, to] in milliseconds, or 'whole'
     this.canvas = byId('timeline');
     this.active = byId('active');
     this.tip = byId('tip');
@@ -57,7 +57,7 @@ class Timeline {
       const bar = this.dragged ? null : this.barAt(event);
       if (bar) open(bar.place);
     });
-    byId('zoom-out').addEventListener('click', () => this.zoom(this.range === null ? this.whole : null));
+    byId('zoom-out').addEventListener('click', () => this.zoom(this.range === null ? 'whole' : null));
   }
 
   show(places) {
@@ -88,7 +88,7 @@ class Timeline {
     this.draw();
   }
 
-  get span() { return this.range ?? this.busy; }
+  get span() { return this.range === 'whole' ? this.whole : this.range ?? this.busy; }
 
   spanWords() {
     const [from, to] = this.span.map((time) => fullTime(time).slice(0, this.span[1] - this.span[0] < 600_000 ? 19 : 16));
