@@ -427,7 +427,7 @@ async def test_report_made_weeks_later(browser: "Browser", tmp_path: Path) -> No
         await visited.page.click("#show-charts")
         assert 0.99 < await hours_shown(visited) < 1.01
         assert not await visited.page.is_visible("#zoom-out")
-    await aged_journal(tmp_path / "now.db", [], ages=[7200.0, 3600.0], unseen_seconds=120.0)
+    await aged_journal(tmp_path / "now.db", [], ages=[7200.0, 3600.0], unseen_seconds=1800.0)
     async with opened(browser, await write(tmp_path / "now.db")) as visited:
         await visited.page.click("#show-charts")
         assert 1.99 < await hours_shown(visited) < 2.01

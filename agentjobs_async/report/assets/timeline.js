@@ -35,7 +35,7 @@ const FEWEST_TIMES = 6; // of three jobs: with fewer, none is an exception
 const LEFT = 50; // room for the numbers of the axis
 const TALLEST = 260; // pixels of all lanes
 const DAY = 86_400_000;
-const UNSEEN = 180_000; // ms since an active job was seen: that is recorded each minute, so nobody polls it any more
+const UNSEEN = 3_600_000; // ms since an active job was seen: longer than a sensible wait between polls, or an outage
 
 class Timeline {
   constructor(store, open) {
