@@ -12,23 +12,24 @@ function packLanes(bars) {
   return lanes;
 }
 
-/* Return the span in which nearly all starts and ends lie, where all of them take ten times as long: a batch of an hour is shown as
-   that hour, even if one job ended weeks later. */
+/* Return the span of nearly all starts and ends if the whole one is over ten times as long, else null: a batch of an hour is shown
+   as that hour, even if one job ended weeks later. */
 function busySpan(times) {
   const sorted = Float64Array.from(times).sort();
   const end = sorted.length - 1;
-  const most = end - Math.max(Math.floor(sorted.length / 20), 1); // from the first to the last of nearly all
+  const reach = end - Math.max(Math.floor(sorted.length / 20), 1); // from the first to the last of nearly all
   let first = 0;
-  for (let place = 1; place + most <= end; place += 1) {
-    if (sorted[place + most] - sorted[place] < sorted[first + most] - sorted[first]) first = place;
+  for (let place = 1; place + reach <= end; place += 1) {
+    if (sorted[place + reach] - sorted[place] < sorted[first + reach] - sorted[first]) first = place;
   }
-  let last = first + most;
+  let last = first + reach;
   const near = (sorted[last] - sorted[first]) / 10;
   while (first > 0 && sorted[first] - sorted[first - 1] <= near) first -= 1;
   while (last < end && sorted[last + 1] - sorted[last] <= near) last += 1;
   const [busy, whole] = [Math.max(sorted[last] - sorted[first], 1000), sorted[end] - sorted[0]];
+  if (sorted.length < FEWEST_TIMES || whole <= 10 * busy) return null;
   const edge = busy / 50; // shows that bars go on
-  return sorted.length >= FEWEST_TIMES && whole > 10 * busy ? [sorted[first] - edge, sorted[first] + busy + edge] : [sorted[0], sorted[0] + Math.max(whole, 1000)];
+  return [sorted[first] - edge, sorted[first] + busy + edge];
 }
 
 const FEWEST_TIMES = 6; // of three jobs: with fewer, none is an exception
@@ -71,7 +72,7 @@ class Timeline {
     this.all = bars.sort((one, other) => one.start - other.start);
     this.words = jobWords(store, places);
     this.whole = bars.length ? [bars[0].start, bars.reduce((most, bar) => Math.max(most, bar.end), bars[0].start + 1000)] : [0, 1000];
-    this.busy = bars.length ? busySpan(bars.flatMap((bar) => [bar.start, bar.end])) : this.whole;
+    this.busy = (bars.length ? busySpan(bars.flatMap((bar) => [bar.start, bar.end])) : null) ?? this.whole;
     this.draw();
   }
 
@@ -110,7 +111,7 @@ class Timeline {
     this.drawBars(Math.max(height, 24));
     this.showLegend();
     byId('time-hint').textContent = this.bars.length ? `${this.spanWords()} UTC; drag to zoom, click a job to open it` : '';
-    const isAll = this.busy[0] <= this.whole[0] && this.busy[1] >= this.whole[1];
+    const isAll = this.busy === this.whole;
     byId('zoom-out').hidden = this.range === null && isAll;
     byId('zoom-out').textContent = this.range === null || isAll ? 'Whole span' : 'Busy span';
   }
