@@ -24,11 +24,11 @@ from agentjobs_async.report.items import cell_text, context_column
 from agentjobs_async.report.source import Source
 from agentjobs_async.report.texts import link_or_none, milliseconds, shown
 
-__all__ = ["MOST_TEXT", "block", "block_line", "head_line"]
+__all__ = ["MOST_TEXT", "block", "block_line", "head_line", "most_prompt"]
 
 MOST_TEXT: Final = 2000
 """Characters of a prompt or an error: what a person reads of one."""
-_COMPLETED_SHARE: Final = 16  # of a prompt, where all are cut: the items whose prompts are read are the others
+_OTHERS_FACTOR: Final = 16  # times as many characters for items that are not completed: their prompts are read
 _MOST_COMMON: Final = 255  # characters that are compared with the text before, at each end
 _LEAST_KEY: Final = 4  # characters: a shorter one occurs in any text by chance
 _LAST_UNIT: Final = "\uffff"
@@ -56,14 +56,15 @@ def block(rows: Sequence[JournalRow], *, prompts: bool = True, most: int = MOST_
         **_times(rows),
     }
     if prompts:
-        columns["prompt"] = _shortened(_marked(row, _cut(row.prompt, _most_prompt(row, most))) for row in rows)
+        columns["prompt"] = _shortened(_marked(row, _cut(row.prompt, most_prompt(row, most))) for row in rows)
         if any(row.context for row in rows):
             columns["context"] = [_context(row.context or {}) for row in rows]
     return columns
 
 
-def _most_prompt(row: JournalRow, most: int) -> int:
-    return most if row.state is State.COMPLETED else min(most * _COMPLETED_SHARE, MOST_TEXT)
+def most_prompt(row: JournalRow, most: int) -> int:
+    """Return how many characters of its prompt a row has, where a completed item has `most`."""
+    return most if row.state is State.COMPLETED else min(most * _OTHERS_FACTOR, MOST_TEXT)
 
 
 def _context(context: dict[str, Any]) -> dict[str, str | None]:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from attrs import Factory, define, field
 
 from agentjobs_async.batch import JournalRow
-from agentjobs_async.report.columns import MOST_TEXT, block_line, head_line
+from agentjobs_async.report.columns import MOST_TEXT, block_line, head_line, most_prompt
 from agentjobs_async.report.source import Source
 
 __all__ = ["SMALLEST", "Document", "Log"]
@@ -52,7 +52,7 @@ class Document(_Growing):
 
     Attributes:
         level: That of the compression.
-        most_bytes: Its size, unless the rows take more without their prompts: these are cut until it is kept.
+        most_bytes: The most bytes that it may have: prompts are cut, to one character at least, to keep it.
         rows: The number of rows in it.
     """
 
@@ -75,7 +75,8 @@ class Document(_Growing):
         Raises:
             JournalError: The journal can't be read.
         """
-        self._rows_left = sum((await source.journal.counts()).values())
+        if math.isfinite(self.most_bytes):  # else no prompt is cut for the size, and no block has a share of it
+            self._rows_left = sum((await source.journal.counts()).values())
         self.add_line(head_line(source, **more))
         rows: list[JournalRow] = []
         async for page in source.journal.rows().pages():
@@ -120,7 +121,7 @@ class Document(_Growing):
             await news.wait()
 
     def _fitting(self, rows: Sequence[JournalRow], *, prompts: bool) -> bytes:
-        """Return a block whose prompts are cut so far that it takes no more than its share of what is left."""
+        """Pack a block, with its prompts cut so far that it takes no more than its share of what is left."""
         # The first ones, which are read most, may take the share of a whole block.
         share = min(max(len(rows), _BLOCK_ROWS) / max(self._rows_left, 1), 1)
         most_bytes = (self.most_bytes - self._bytes) * share
@@ -131,7 +132,7 @@ class Document(_Growing):
             packer = self._packer.copy()
             piece = _packed(packer, block_line(rows, prompts=prompts, most=most))
             if len(piece) <= most_bytes or most == 1 or not prompts:
-                self._is_cut |= most < longest
+                self._is_cut |= prompts and any(len(row.prompt) > most_prompt(row, most) for row in rows)
                 more = most * 4 // 3 + 1 if len(piece) < most_bytes * 0.95 else most  # for the rows that follow
                 self._packer, self._most_prompt = packer, more if most < longest else MOST_TEXT
                 return piece

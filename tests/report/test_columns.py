@@ -5,6 +5,8 @@ import random
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from agentjobs_async.batch import BatchItem, Journal
 from agentjobs_async.report.columns import block, block_line
 from agentjobs_async.report.document import SMALLEST, Document
@@ -88,6 +90,20 @@ async def test_document_of_limited_size(tmp_path: Path) -> None:
     assert lengths[0] == {40, 80}
     assert 40 in lengths[1]  # the first ones are whole: they may take the share of many
     assert max(lengths[1]) < 80
+
+
+@pytest.mark.parametrize(
+    ("length", "most_bytes", "is_cut"), [(2000, math.inf, False), (2001, math.inf, True), (16, 0, False), (17, 0, True)]
+)
+async def test_document_that_is_cut(tmp_path: Path, length: int, most_bytes: float, *, is_cut: bool) -> None:
+    """A document says that it is cut where it has not all of a prompt, however it came so, and only there."""
+    document = Document(SMALLEST, most_bytes)
+    async with Journal.open(tmp_path / "run.db") as journal:
+        await journal.add([BatchItem("k1", "p" * length, "docs"), BatchItem("k2", "p", "docs")])
+        async for _ in document.read(await Source.of(journal)):
+            pass
+    document.end()
+    assert (b'{"cut": true}' in gzip.decompress(document.whole())) is is_cut
 
 
 async def test_long_and_acting_texts(tmp_path: Path) -> None:

@@ -511,6 +511,16 @@ async def test_rows_that_are_cut_off(browser: "Browser", run: Path, monkeypatch:
         await expect(visited.page.locator("#rows .row")).to_have_count(len(OUTCOMES) + 1)
 
 
+async def test_search_in_long_prompts(browser: "Browser", tmp_path: Path) -> None:
+    """A search for the end of a prompt that is longer than a page has it says where whole prompts are."""
+    async with Journal.open(tmp_path / "run.db") as journal:
+        await journal.add([BatchItem("long", f"{'begin ' * 500} end", "docs")])
+    async with served(tmp_path / "run.db") as page, opened(browser, page) as visited:
+        await visited.page.fill("#search", " end")
+        command = f"agentjobs report {tmp_path}/run.db --out report.csv"
+        await expect(visited.page.locator("#empty code")).to_have_text(command)
+
+
 async def test_time_left(browser: "Browser", tmp_path: Path) -> None:
     """The page tells when active jobs end: of all together among the figures, of one in its panel, by its age."""
     path = tmp_path / "run.db"

@@ -404,7 +404,7 @@ async def hours_shown(visited: Visit) -> float:
 
 
 async def test_busy_span(browser: "Browser", tmp_path: Path) -> None:
-    """The chart shows the hour of a batch of which one job ended weeks later; a button shows the growing weeks."""
+    """The chart shows the hour of a batch of which one job ended weeks later; a button the weeks, as they grow."""
     await aged_journal(tmp_path / "run.db", [*range(600, 3601, 300), WEEKS])
     async with opened(browser, await write(tmp_path / "run.db")) as visited:
         await visited.page.click("#show-charts")
