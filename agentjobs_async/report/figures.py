@@ -16,7 +16,7 @@ __all__ = ["Figures", "Tally", "Tile", "job_seconds"]
 
 _NONE: Final = "-"
 _HOUR_SECONDS: Final = 3600.0
-_LEAST_PERCENT: Final = 0.1  # a smaller share is not told as none
+_LEAST_PERCENT, _MOST_PERCENT = 0.1, 99.9  # a smaller share is not told as none, nor a larger one as all
 _FAST_PER_HOUR: Final = 600.0  # from here on a rate is easier to grasp per minute
 
 
@@ -93,8 +93,12 @@ def job_seconds(row: JournalRow) -> float | None:
 
 
 def _share(count: int, total: int) -> str:
-    percent = 100 * count / total if total else 0
-    return "< 0.1 %" if 0 < percent < _LEAST_PERCENT else f"{decimal(percent, 1)} %" if total else ""
+    if not total:
+        return ""
+    percent = 100 * count / total
+    if 0 < percent < _LEAST_PERCENT:
+        return "< 0.1 %"
+    return "> 99.9 %" if percent > _MOST_PERCENT and count < total else f"{decimal(percent, 1)} %"
 
 
 def _median(name: str, ascending: Sequence[float]) -> Tile:

@@ -43,14 +43,16 @@ def test_figures() -> None:
     ]
 
 
-@pytest.mark.parametrize(("total", "share"), [(1000, "0.1 %"), (1001, "< 0.1 %"), (1, "100.0 %")])
-def test_small_shares(total: int, share: str) -> None:
-    """A share below a tenth of a percent is not told as none; none is."""
+@pytest.mark.parametrize(
+    ("total", "share", "rest"), [(1000, "0.1 %", "99.9 %"), (1001, "< 0.1 %", "> 99.9 %"), (1, "100.0 %", None)]
+)
+def test_extreme_shares(total: int, share: str, rest: str | None) -> None:
+    """A share below a tenth of a percent is not told as none, nor one above 99.9 as all; none and all are."""
     tally = Tally()
     for place in range(total):
         tally.add(row(State.PLANNED if place else State.UNKNOWN))
-    unknown, failed, *_ = tally.figures().outcomes
-    assert (unknown.note, failed.note) == (share, "0.0 %")
+    notes = {tile.name: tile.note for tile in tally.figures().outcomes}
+    assert (notes["unknown"], notes["failed"], notes.get("planned")) == (share, "0.0 %", rest)
 
 
 def test_nothing_yet() -> None:

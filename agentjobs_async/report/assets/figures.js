@@ -32,8 +32,10 @@ function figuresOf(store, places) {
 }
 
 function shareText(count, total) {
-  const percent = total ? (100 * count) / total : 0;
-  return percent > 0 && percent < 0.1 ? '< 0.1 %' : total ? `${decimal(percent, 1)} %` : '';
+  if (!total) return '';
+  const percent = (100 * count) / total;
+  if (percent > 0 && percent < 0.1) return '< 0.1 %';
+  return percent > 99.9 && percent < 100 ? '> 99.9 %' : `${decimal(percent, 1)} %`;
 }
 
 const rateText = (perHour) => (perHour >= 600 ? `${decimal(perHour / 60, 0)} / min` : `${decimal(perHour, 1)} / h`);
