@@ -16,7 +16,7 @@ function colour(name) {
   return getComputedStyle(byId('active')).color;
 }
 
-/* Return the words for none of the jobs that could be shown at these places. */
+/* Return how a chart without jobs begins to say so. */
 const jobWords = (store, places) => (places.length < store.size ? 'no job of this filter' : 'no job');
 
 /* Return round counts from 0 to the first one that is not exceeded, at most six. */

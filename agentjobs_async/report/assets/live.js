@@ -2,7 +2,7 @@
 
 const PAUSES = [500, 1000, 2000, 5000, 10_000]; // ms between tries to reach the server, the last one for ever
 const SILENT = 35_000; // ms; the server sends something every 15 s, so that a longer silence is a broken connection
-const CLICK = 50; // ms after a button is up in which its click comes
+const CLICK_DELAY = 50; // ms after a button is up in which its click comes
 const SLOWEST = 250; // ms between two redraws at least; with many rows, redrawing takes at most a quarter of the time
 
 class Live {
@@ -21,7 +21,7 @@ class Live {
     addEventListener('online', () => this.wake());
     addEventListener('pointerdown', () => { this.heldUntil = Infinity; }, true);
     for (const name of ['pointermove', 'pointerup', 'pointercancel']) addEventListener(name, ({ buttons }) => {
-      if (!buttons) this.heldUntil = Math.min(this.heldUntil, performance.now() + CLICK);
+      if (!buttons) this.heldUntil = Math.min(this.heldUntil, performance.now() + CLICK_DELAY);
     }, true);
     document.addEventListener('visibilitychange', () => {
       if (document.hidden) return;

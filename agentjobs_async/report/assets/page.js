@@ -96,10 +96,9 @@ class Report {
 
   emptyText() {
     const address = shellWord(this.store.head.address);
-    const { command } = this.panel;
-    if (!this.all.length) return command('The journal has no items yet. Plan some:', `agentjobs run --file tasks.jsonl --journal ${address}`);
+    if (!this.all.length) return commandToCopy('The journal has no items yet. Plan some:', `agentjobs run --file tasks.jsonl --journal ${address}`);
     if (!this.store.head.cut || this.filter.text.trim() === '') return 'No item matches.';
-    return command('No item matches. Whole prompts:', `agentjobs report ${address} --out report.csv`);
+    return commandToCopy('No item matches. Whole prompts:', `agentjobs report ${address} --out report.csv`);
   }
 
   offer(id, choices, chosen) {

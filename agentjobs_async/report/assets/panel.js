@@ -38,7 +38,7 @@ class Panel {
     const madeFor = JSON.stringify([place, store.state[place], store.job_id[place], store.sent_at[place]]);
     if (madeFor !== this.madeFor) {
       this.madeFor = madeFor;
-      this.doing.replaceChildren(...this.more(place), this.commands(place) ?? '');
+      this.doing.replaceChildren(...this.more(place), ...this.commands(place));
     }
     if (hadFocus && !this.panel.contains(document.activeElement)) this.panel.focus();
     this.place = place;
@@ -88,18 +88,19 @@ class Panel {
     const token = store.job_id[place] === null ? null : [store.project[place], store.job_id[place]].map(encodeURIComponent).join('/');
     const values = { '{key}': store.key[place], '{journal}': address, '{token}': token ?? '' };
     const shown = (commands[store.state[place]] ?? []).filter(([, words]) => token !== null || !words.includes('{token}'));
-    if (!shown.length) return null;
-    return element('section', { className: 'commands' }, element('h3', {}, 'In a terminal'), ...shown.map(([what, words]) => this.command(what, commandLine(words, values))));
+    if (!shown.length) return [];
+    return [element('section', { className: 'commands' }, element('h3', {}, 'In a terminal'), ...shown.map(([what, words]) => commandToCopy(what, commandLine(words, values))))];
   }
+}
 
-  command(what, line) {
-    const copy = element('button', { type: 'button', className: 'copy', 'aria-label': `Copy: ${what}` }, 'Copy');
-    copy.addEventListener('click', async () => {
-      copy.textContent = (await copied(copy.previousSibling.textContent)) ? 'Copied' : 'Press Ctrl+C';
-      setTimeout(() => { copy.textContent = 'Copy'; }, 2000);
-    });
-    return element('div', { className: 'command' }, element('p', {}, what), element('div', { className: 'line' }, element('code', {}, line), copy));
-  }
+/* Return a command with a button that copies it, under the words for what it does. */
+function commandToCopy(what, line) {
+  const copy = element('button', { type: 'button', className: 'copy', 'aria-label': `Copy: ${what}` }, 'Copy');
+  copy.addEventListener('click', async () => {
+    copy.textContent = (await copied(copy.previousSibling.textContent)) ? 'Copied' : 'Press Ctrl+C';
+    setTimeout(() => { copy.textContent = 'Copy'; }, 2000);
+  });
+  return element('div', { className: 'command' }, element('p', {}, what), element('div', { className: 'line' }, element('code', {}, line), copy));
 }
 
 /* Copy a text. A page that was opened as a file has no clipboard in some browsers: there the text is selected. */

@@ -100,8 +100,10 @@ class Table {
     rows.forEach((row, index) => {
       if (this.rows.children[index] !== row) this.rows.insertBefore(row, this.rows.children[index] ?? null);
     });
-    // It was moved by another order of the rows, or taken away.
-    if (focused && focused !== document.activeElement) (focused.isConnected ? focused : this.rows.querySelector('[tabindex="0"]'))?.focus({ preventScroll: true });
+    if (focused && focused !== document.activeElement) { // it was moved by another order of the rows, or taken away
+      const target = focused.isConnected ? focused : this.rows.querySelector('[tabindex="0"]');
+      target?.focus({ preventScroll: true });
+    }
   }
 
   row(index) {
