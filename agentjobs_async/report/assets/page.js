@@ -4,7 +4,7 @@ class Report {
   constructor() {
     this.store = new Store();
     this.isWhole = true; // a live page shows rows before it has all
-    this.filter = { text: '', state: '', project: null };
+    this.filter = { text: '', state: '', project: '' };
     this.shown = []; // the places of the rows that the filter leaves
     this.table = new Table(this.store, (place) => this.open(place));
     this.panel = new Panel(this.store, (left) => {
@@ -24,8 +24,8 @@ class Report {
     });
     byId('search').addEventListener('input', (event) => this.choose({ text: event.target.value }));
     byId('state').addEventListener('change', (event) => this.choose({ state: event.target.value }));
-    byId('project').addEventListener('change', (event) => this.choose({ project: event.target.value === '' ? null : JSON.parse(event.target.value) }));
-    byId('clear').addEventListener('click', () => this.choose({ text: '', state: '', project: null }));
+    byId('project').addEventListener('change', (event) => this.choose({ project: event.target.value }));
+    byId('clear').addEventListener('click', () => this.choose({ text: '', state: '', project: '' }));
     byId('csv').addEventListener('click', () => download('agentjobs.csv', this.table.csv(), 'text/csv;charset=utf-8'));
     byId('theme').addEventListener('click', () => {
       const { dataset } = document.documentElement;
@@ -67,9 +67,9 @@ class Report {
   refresh() {
     const { store, filter } = this;
     if (byId('search').value !== filter.text) byId('search').value = filter.text;
-    this.offer('state', store.head.order.map((state) => [state, state]), filter.state);
-    const projects = [...store.projects].sort().map((project) => [JSON.stringify(project), project || '(none)']);
-    this.offer('project', projects, filter.project === null ? '' : JSON.stringify(filter.project));
+    this.offer('state', store.head.order, filter.state);
+    const projects = [...store.projects].sort();
+    this.offer('project', projects, filter.project);
     byId('project').hidden = projects.length < 2;
     if (this.version !== store.version) { // the figures are those of all items: a search leaves them as they are
       this.version = store.version;
@@ -77,7 +77,7 @@ class Report {
       this.tiles = tilesOf(figuresOf(store, this.all), store.head);
     }
     const { all } = this;
-    const isFiltered = filter.text.trim() !== '' || filter.state !== '' || filter.project !== null;
+    const isFiltered = filter.text.trim() !== '' || filter.state !== '' || filter.project !== '';
     this.shown = isFiltered ? store.select(filter) : all;
     this.table.show(this.shown);
     if (this.isWhole) {
@@ -103,10 +103,10 @@ class Report {
 
   offer(id, choices, chosen) {
     const select = byId(id);
-    const wanted = choices.map(([value]) => value).join('\n');
+    const wanted = choices.join('\n');
     if (select.dataset.choices !== wanted) {
       select.dataset.choices = wanted;
-      select.replaceChildren(select.options[0], ...choices.map(([value, words]) => element('option', { value }, words)));
+      select.replaceChildren(select.options[0], ...choices.map((value) => element('option', { value }, value)));
     }
     if (select.value !== chosen) select.value = chosen; // else a list that is open would lose what is about to be chosen
   }

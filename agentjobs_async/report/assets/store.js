@@ -52,7 +52,7 @@ class Store {
       this.found[place] = null;
     });
     for (const name of TEXT_COLUMNS) this.applyTexts(name, block[name], places);
-    for (const place of places) this.projects.add(this.project[place] ?? '');
+    for (const place of places) if (this.project[place] !== null) this.projects.add(this.project[place]); // it may come with the create
   }
 
   applyTexts(name, column, places) {
@@ -93,13 +93,13 @@ class Store {
   }
 
   /* Return the places of the rows that meet a filter, in the order of the journal. */
-  select({ text = '', state = '', project = null }) {
+  select({ text = '', state = '', project = '' }) {
     const wanted = text.trim().toLowerCase();
     const selected = [];
     for (let place = 0; place < this.state.length; place += 1) {
       if (this.state[place] === null) continue;
       if (state !== '' && this.state[place] !== state) continue;
-      if (project !== null && (this.project[place] ?? '') !== project) continue;
+      if (project !== '' && this.project[place] !== project) continue;
       if (wanted !== '' && !this.textOf(place).includes(wanted)) continue;
       selected.push(place);
     }
