@@ -348,6 +348,24 @@ async def test_narrow_screen(browser: "Browser", written: Path) -> None:
         assert (box["x"], box["width"]) == (0, 390)
 
 
+async def test_long_path_on_a_phone(browser: "Browser", tmp_path: Path) -> None:
+    """The path in the title of a page, of a file or live, breaks at its slashes."""
+    journal = tmp_path / "all-the-batches-of-a-team" / "documentation-of-pages.db"
+    journal.parent.mkdir()
+    async with Journal.open(journal):
+        pass
+    file = await write(journal)
+    async with served(journal) as live:
+        for address in (file.as_uri(), live.address):
+            async with visit(browser, address, viewport={"width": 390, "height": 844}) as visited:
+                await visited.page.wait_for_selector("html[data-ready]", state="attached")
+                title = visited.page.locator("h1")
+                await expect(title).to_have_text(str(journal))
+                heights = await title.evaluate("title => [...title.children].map((part) => part.offsetHeight)")
+                assert len(heights) == len(journal.parts)
+                assert await title.evaluate("title => title.offsetHeight") > heights[0] == min(heights) == max(heights)
+
+
 async def test_rows_out_of_sight(browser: "Browser", tmp_path: Path) -> None:
     """Rows are drawn as they come into sight, and as many as 2,000 are printed, in sight or not."""
     async with Journal.open(tmp_path / "run.db") as journal:

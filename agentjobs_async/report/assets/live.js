@@ -84,7 +84,7 @@ class Live {
     if (removed.length) this.report.apply({ removed });
     this.position = position;
     document.title = `${store.head.journal} · agentjobs`;
-    document.querySelector('h1').textContent = store.head.journal;
+    update(document.querySelector('h1'), element('h1', {}, ...store.head.journal.split(/(?<=\/)/).map((part) => element('span', {}, part))));
     this.report.isWhole = true;
     this.redraw();
     if (!this.isStale) this.report.drawCharts(); // at once, as in a file
