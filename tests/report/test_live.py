@@ -175,6 +175,21 @@ async def test_action_is_done_once(browser: "Browser", run: Path) -> None:
         assert sum(url.endswith("actions") for url in visited.requests) == 1
 
 
+async def test_item_that_is_unknown_again(browser: "Browser", run: Path) -> None:
+    """An item that was sent again, and became unknown again between two redraws, can be sent once more."""
+    async with served(run, allow_actions=True) as page, opened(browser, page, token=True) as visited:
+        await row(visited.page, "unknown").first.click(position={"x": 20, "y": 10})
+        button = visited.page.locator("#panel [data-action=send_again]")
+        done = {"done": 1, "refused": 0, "reasons": []}
+        await visited.page.route("**/actions", lambda route: route.fulfill(json=done))
+        await button.click()
+        await visited.page.click(".sure")
+        await expect(visited.page.locator("#notice")).to_contain_text("1 item planned again")
+        await expect(button).to_be_disabled()
+        await visited.page.evaluate("report.store.tries[report.panel.place] += 1; report.refresh()")
+        await expect(button).to_be_enabled()
+
+
 @pytest.mark.parametrize("size", [(1280, 900), (390, 844), (320, 568)])
 async def test_double_clicks_confirm_nothing(browser: "Browser", run: Path, size: tuple[int, int]) -> None:
     """The question stands in the other half of the window than its button: a double click sends nothing again."""

@@ -17,7 +17,7 @@ class Panel {
 
   get isOpen() { return !this.panel.hidden; }
 
-  /* Show a row. Its buttons are made anew only when the row, its state, its job or its create changes: something may have been typed. */
+  /* Show a row. Its buttons are made anew only when the row, its state, its job or its try changes: something may have been typed. */
   open(place) {
     const { store } = this;
     const hadFocus = this.panel.contains(document.activeElement);
@@ -35,7 +35,7 @@ class Panel {
       this.link(place),
       this.facts(place),
       this.text('Prompt', store.prompt[place], 'prompt')));
-    const madeFor = JSON.stringify([place, store.state[place], store.job_id[place], store.sent_at[place]]);
+    const madeFor = JSON.stringify([place, store.state[place], store.job_id[place], store.tries[place]]);
     if (madeFor !== this.madeFor) {
       this.madeFor = madeFor;
       this.doing.replaceChildren(...this.more(place), ...this.commands(place));
