@@ -28,10 +28,13 @@ async def answered(request: web.Request, handler: typedefs.Handler) -> web.Strea
     except (AgentJobsError, RequestError) as error:
         meaning = answer_to(error, request.headers)
         return web.json_response(meaning.body, status=meaning.status, headers=meaning.headers)
+    except TimeoutError:  # the body is too slow
+        raise web.HTTPRequestTimeout from None
 
 
 async def create(request: web.Request) -> web.Response:
-    prompt = (await request.read()).decode(errors="surrogateescape")  # refused where it is not UTF-8
+    async with asyncio.timeout(SECONDS):
+        prompt = (await request.read()).decode(errors="surrogateescape")  # refused where it is not UTF-8
     token = await submit(request.app[JOBS], user_of(request.headers), request.headers.get("Idempotency-Key"), prompt)
     return web.json_response({"token": token}, status=202)
 

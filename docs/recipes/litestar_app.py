@@ -9,7 +9,7 @@ from litestar.params import FromPath, JSONBody
 from litestar.response import Stream
 from web_jobs import SECONDS, RequestError, answer_to, limited, opened, ref_of, submit, user_of
 
-from agentjobs_async import AgentJob, AgentJobsError
+from agentjobs_async import AgentJob, AgentJobsError, InvalidInputError
 from agentjobs_async.web import sse_events
 
 
@@ -22,6 +22,10 @@ async def lifespan(app: Litestar) -> AsyncIterator[None]:
 def answer(request: Request, error: Exception) -> Response:
     meaning = answer_to(error, request.headers)
     return Response(meaning.body, status_code=meaning.status, headers=meaning.headers)
+
+
+def refuse(request: Request, _error: Exception) -> Response:
+    return answer(request, InvalidInputError("the body is not JSON in UTF-8, or nested too deeply"))
 
 
 @post("/jobs", status_code=202)
@@ -46,5 +50,10 @@ app = Litestar(
     [create, wait, stream],
     lifespan=[lifespan],
     middleware=[limited],
-    exception_handlers={AgentJobsError: answer, RequestError: answer},
+    exception_handlers={
+        AgentJobsError: answer,
+        RequestError: answer,
+        UnicodeDecodeError: refuse,
+        RecursionError: refuse,
+    },
 )

@@ -5,7 +5,6 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from os import environ
-from urllib.parse import quote
 
 from itsdangerous import BadData, URLSafeTimedSerializer
 from limits import RateLimitItemPerHour, aio
@@ -45,7 +44,7 @@ def answer_to(error: Exception, headers: Mapping[str, str]) -> HttpAnswer:
 def ref_of(user: str, token: str) -> JobRef:
     """Return the job of a token, if it is this user's."""
     with suppress(BadData):
-        return JobRef(*TOKENS.loads(token, salt=f"job of {user}"))
+        return JobRef(*TOKENS.loads(token, salt=f"job of {user!a}"))
     raise RequestError(404, "not_found", "There is no such job of yours.")
 
 
@@ -53,7 +52,7 @@ async def submit(jobs: DurableJobs, user: str, idempotency_key: str | None, prom
     """Return the token of the job that this user's key has already, or else of a new one."""
     if not idempotency_key:
         raise RequestError(400, "invalid_request", "Send an Idempotency-Key, and the same one when you repeat this.")
-    key = "/".join(quote(part, safe="", errors="surrogateescape") for part in (user, idempotency_key))
+    key = f"{user!a}/{idempotency_key!a}"  # of any characters; no two pairs have the same one
     if await jobs.get(key) is None and not await LIMITER.hit(CREATES, user):
         raise RequestError(429, "too_many_requests", "Try again later.", **{"Retry-After": "600"})
     try:
@@ -61,10 +60,9 @@ async def submit(jobs: DurableJobs, user: str, idempotency_key: str | None, prom
     except TimeoutError:
         entry = await jobs.get(key)
     except InvalidInputError as error:
-        other = RequestError(422, "other_prompt", "The Idempotency-Key is that of another prompt.")
-        raise (other if await jobs.get(key) else error) from None
+        raise (RequestError(422, "other_prompt", "That key is taken.") if await jobs.get(key) else error) from None
     if entry and entry.ref:
-        return TOKENS.dumps([entry.ref.project_id, entry.ref.job_id], salt=f"job of {user}")
+        return TOKENS.dumps([entry.ref.project_id, entry.ref.job_id], salt=f"job of {user!a}")
     if entry is None or entry.state.is_open:  # the service cannot be reached, or refuses the API key at present
         raise RequestError(202, "not_started", "Accepted. Repeat this to learn more.")
     if entry.state is State.UNKNOWN:
@@ -76,21 +74,23 @@ async def submit(jobs: DurableJobs, user: str, idempotency_key: str | None, prom
 async def opened() -> AsyncGenerator[tuple[AgentJobsSession, DurableJobs]]:
     """Return a block with the session and the jobs; SIGTERM ends waits and streams, but no create under way."""
     session = AgentJobsSession(project_id=environ["AGENTJOBS_PROJECT_ID"], policy=PollPolicy(not_found_grace=9))
-    async with session, Journal.open(environ.get("JOURNAL", "jobs.db")) as journal:  # noqa: SIM117 - is shorter
-        async with DurableJobs(session, journal) as jobs, drain_on_signal(session):
-            yield session, jobs
+    journal = Journal.open(environ.get("JOURNAL", "jobs.db"))
+    async with session, journal, DurableJobs(session, journal) as jobs, drain_on_signal(session):
+        yield session, jobs
 
 
 def limited(app: Callable) -> Callable:
-    """Return an ASGI application that reads the body of a request for `app`, unless it is too large."""
+    """Return an ASGI application that reads the body of a request for `app`, unless it is too large or too slow."""
 
     async def read(scope: dict, receive: Callable, send: Callable) -> None:
         message, messages, size = {"more_body": scope["type"] == "http"}, asyncio.Queue(), 0
-        while message.get("more_body") and size <= MOST_BYTES:
-            messages.put_nowait(message := await receive())
-            size += len(message.get("body", b""))
-        if size > MOST_BYTES:
-            await send({"type": "http.response.start", "status": 413, "headers": [(b"connection", b"close")]})
+        with suppress(TimeoutError):
+            async with asyncio.timeout(SECONDS):
+                while message.get("more_body") and size <= MOST_BYTES:
+                    messages.put_nowait(message := await receive())
+                    size += len(message.get("body", b""))
+        if status := 413 if size > MOST_BYTES else 408 if message.get("more_body") else None:
+            await send({"type": "http.response.start", "status": status, "headers": [(b"connection", b"close")]})
             await send({"type": "http.response.body"})
         elif message.get("type") != "http.disconnect":  # else the client left amid its body
             await app(scope, lambda: receive() if messages.empty() else messages.get(), send)

@@ -42,6 +42,20 @@ async def test_wait_without_an_end(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     assert (waited.status, document["error"], document["job"]["status"]) == (202, "not_ended", "active")
 
 
+async def test_slow_body(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Half a body is given up after 25 s: it must not hold up a shutdown."""
+
+    async def half() -> AsyncIterator[bytes]:
+        yield b"Go"
+        await asyncio.Future()
+
+    async with Emulator() as emulator, served(emulator, monkeypatch, tmp_path) as client:
+        begun = asyncio.get_running_loop().time()
+        assert (await client.post("/jobs", data=half())).status == 408
+        assert asyncio.get_running_loop().time() - begun == pytest.approx(25, abs=1)
+    assert not emulator.agents_started
+
+
 async def test_create_that_waits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A request is answered while the service asks to wait or refuses the API key; repeats start nothing."""
     async with Emulator() as emulator, served(emulator, monkeypatch, tmp_path) as client:

@@ -1,6 +1,7 @@
 """The web recipes on their real servers: what they answer, nasty users, clients that leave, SIGTERM, a new start."""
 
 import asyncio
+import json
 import signal
 import uuid
 from collections.abc import AsyncIterator
@@ -14,14 +15,15 @@ from aiohttp import ClientError, ClientResponse, ClientSession, TCPConnector
 
 from agentjobs_async import InvalidInputError, JobRef
 from agentjobs_async.testing import Emulator, JobScript
-from tests.recipes.processes import APPLICATIONS, ENDLESS, Process, Program, complete, half_a_body, program
+from tests.recipes.processes import APPLICATIONS, ENDLESS, Process, Program, complete, connect, half_a_body, program
 from tests.until import until
 
 pytestmark = pytest.mark.slow
 
 SERVERS = ("aiohttp_web", *APPLICATIONS)
-JSON_BODIES = {"fastapi_app": 422, "litestar_app": 400}
-"""The recipes that take JSON, and what their frameworks answer to what is none."""
+JSON_BODIES = {"fastapi_app", "litestar_app"}
+"""The recipes that take JSON."""
+NO_PROMPTS = (b"{", b"[]", b'{"prompt": null}', b'{"prompt": "\xff"}', b'{"prompt": "\\ud800"}', b"[" * 60_000)
 NO_KEY = {"fastapi_app": 422}
 """What a missing Idempotency-Key is answered by, where a framework does so itself."""
 TERMINATED = {"aiohttp_web": 0}
@@ -152,10 +154,9 @@ async def check_answers(recipe: str, user: User, emulator: Emulator) -> None:
     with pytest.raises(InvalidInputError, match="not a job token"):
         JobRef.from_token(token)
     assert (await user.post(" "))[0].status == 400
-    if recipe in JSON_BODIES:
-        assert await user.status("POST", "/jobs", data=b"{", headers={"Idempotency-Key": "x"}) == JSON_BODIES[recipe]
-    else:
-        assert await user.status("POST", "/jobs", data=b"\xff", headers={"Idempotency-Key": "x"}) == 400
+    for body in NO_PROMPTS if recipe in JSON_BODIES else (b"\xff",):
+        headers = {"Idempotency-Key": "x", "Content-Type": "application/json"}
+        assert await user.status("POST", "/jobs", data=body, headers=headers) in {400, 422}, body[:99]
     assert await user.status("POST", "/jobs", json={"prompt": "x"}) == NO_KEY.get(recipe, 400)
     assert await user.status("GET", f"/jobs/{token}", headers={"X-User": ""}) == 401
     await emulator.inject("500 on=create", prompt="Perhaps")
@@ -178,6 +179,9 @@ async def check_nasty_users(user: User, process: Process, emulator: Emulator) ->
     assert [await user.status("GET", path) for path in GARBAGE] == [404] * 3
     assert await other.create("Of another user", "anna/1") not in tokens
     assert await user.create("Of anna", "1/x") != await other.create("Of anna/1", "x")
+    assert await status_of_bytes(process, "\xff", "1") == 202
+    assert await status_of_bytes(process, "anna", "\xff") == 202
+    assert await status_of_bytes(process, "anna", "k" * 600) == 400
     assert await user.status("PUT", "/jobs", data=b"x") == 405
     assert await user.status("POST", f"/jobs/{tokens[0]}", data=b"x") == 405
     for body in (BytesIO(bytes(TOO_LARGE)), pieces()):
@@ -190,6 +194,17 @@ async def check_nasty_users(user: User, process: Process, emulator: Emulator) ->
     assert (await ben.wait(await ben.create("Job 0", "0")))[1]["id"] == (await ben.wait(first))[1]["id"]
     await user.post("Perhaps", "perhaps", "x" * 500)
     assert await process.read_until(r"request '(x+): ") == "x" * 63
+
+
+async def status_of_bytes(process: Process, user: str, key: str) -> int:
+    """Return the status of the answer to a request whose headers may have any bytes."""
+    body = json.dumps({"prompt": f"Of {user!a} {key!a}"})
+    head = ["POST /jobs HTTP/1.1", f"X-User: {user}", f"Idempotency-Key: {key}", "Content-Type: application/json"]
+    reader, writer = await connect(process, *head, f"Content-Length: {len(body)}")
+    writer.write(body.encode())
+    status = (await reader.readline()).split()[1]
+    writer.close()
+    return int(status)
 
 
 async def pieces() -> AsyncIterator[bytes]:
