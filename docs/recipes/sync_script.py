@@ -3,6 +3,7 @@
 python docs/recipes/sync_script.py "Document the v2 endpoints" "Fix the broken links"
 
 Each prompt is one job in a journal, jobs.db: the same command continues after signals and kills, and doubles nothing.
+Remove the journal to start the same prompts once more.
 """
 
 import asyncio

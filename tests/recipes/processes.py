@@ -28,6 +28,8 @@ APPLICATIONS: Final = {
 
 SETTINGS: Final = {"TOKEN_SECRETS": "a-secret-of-16-bytes-or-more", "PORT": "0"}
 ENDLESS: Final = JobScript(duration=float("inf"))
+LONG: Final = "\n".join(f"{n}. Fix <b>https://docs.example/?a=1&b={n}</b> 'äöü' 🎉\t" for n in range(50))
+"""A prompt of fifty lines, with characters that some formats escape."""
 
 
 def imports_of(recipe: str) -> list[str]:
@@ -93,6 +95,15 @@ class Process:
     async def end(self) -> int:
         """Wait until the process has ended, and return its exit code."""
         return int(await self.read_until(rf"<{self._pid} ended: (-?\d+)>"))
+
+    async def stop(self, number: int = signal.SIGTERM, code: int = 0, *, has_logged: bool = False) -> None:
+        """End the process by a signal that comes twice; `has_logged` is whether it has logged an error."""
+        self.interrupt(number)
+        self.interrupt(number)
+        assert await self.end() == code
+        assert has_logged or "Traceback" not in self.output
+        assert "Unclosed" not in self.output
+        assert "never " not in self.output  # awaited, or retrieved
 
 
 class Program:

@@ -11,7 +11,7 @@ from agentjobs_async.batch import Journal
 from agentjobs_async.testing import Emulator, JobScript
 from tests.recipes.chat import Chat, serve
 from tests.recipes.discord_api import DiscordApi
-from tests.recipes.processes import ENDLESS, Process, Program, complete, program
+from tests.recipes.processes import Program, complete, program
 from tests.recipes.slack_api import SlackApi
 from tests.recipes.telegram_api import TelegramApi
 from tests.until import until
@@ -51,28 +51,12 @@ async def chat(recipe: str) -> AsyncIterator[Chat]:
 
 
 @pytest.fixture
-async def service() -> AsyncIterator[Emulator]:
-    async with Emulator(script=ENDLESS) as service:
-        yield service
-
-
-@pytest.fixture
 async def bot(recipe: str, chat: Chat, service: Emulator, tmp_path: Path) -> AsyncIterator[Program]:
     before = ("-c", DISCORD_ON_LOOPBACK, chat.address) if recipe == "discord_bot" else ()
     operators = f"1 {OPERATOR} U{OPERATOR}"
     settings = {**chat.settings(), "JOURNAL": str(tmp_path / "bot.db"), "OPERATORS": operators}
     async with program(recipe, {**service.environment(), **settings}, before=before) as bot:
         yield bot
-
-
-async def stop(process: Process, *, has_logged: bool = False) -> None:
-    """End a bot by a signal, and again while it ends; `has_logged` is whether it has logged an error."""
-    process.interrupt(signal.SIGTERM)
-    process.interrupt(signal.SIGTERM)
-    assert await process.end() == 0
-    assert has_logged or "Traceback" not in process.output
-    assert "Unclosed" not in process.output
-    assert "never retrieved" not in process.output
 
 
 async def test_ends(bot: Program, chat: Chat, service: Emulator) -> None:
@@ -100,7 +84,7 @@ async def test_ends(bot: Program, chat: Chat, service: Emulator) -> None:
         await chat.say(OPERATOR, "jobs")
         await process.watch(chat.until("None."))
         (listed,) = [text for text in chat.texts if f"{done} completed https://" in text]
-        await stop(process)
+        await process.stop()
     assert service.agents_started == {LONG: 1, "Fail": 1, "Archive": 1, "Vanish": 1, of_ben: 1}
     lines = listed.splitlines()
     assert [line.split()[:2] for line in lines] == [
@@ -143,7 +127,7 @@ async def test_unknown(bot: Program, chat: Chat, service: Emulator) -> None:
         await process.watch(chat.until(f"{abandoned} an operator gave this up", *(f"{key} is noted" for key in keys)))
         await complete(service)
         await process.watch(chat.until(*(f"{key} completed: https://" for key in (found, again, active))))
-        await stop(process)
+        await process.stop()
     assert service.agents_started["Again"] == agents.get("Again", 0) + 1
     assert service.agents_started["Found"] == agents.get("Found", 0)
 
@@ -161,7 +145,7 @@ async def test_order(bot: Program, chat: Chat, tmp_path: Path) -> None:
         await chat.connect(process)
         keys = [await chat.say(ANNA, "job", f"Fix page {number}") for number in range(20)]
         await process.watch(until(lambda: len(confirmed) == len(keys)))
-        await stop(process)
+        await process.stop()
     assert confirmed == dict.fromkeys(keys, True)
 
 
@@ -197,7 +181,7 @@ async def test_kills(recipe: str, bot: Program, chat: Chat, service: Emulator) -
             ends = re.compile(rf"{third} (completed|I can't tell)")
             await process.watch(chat.wait_for(lambda: any(map(ends.match, chat.texts))))
             await process.watch(chat.until(f"{fourth} completed: https://"))
-        await stop(process)
+        await process.stop()
     assert max(service.agents_started.values()) == 1
 
 
@@ -208,12 +192,12 @@ async def test_signals(bot: Program, chat: Chat, service: Emulator) -> None:
         await chat.connect(process)
         key = await chat.say(ANNA, "job", "Go on")
         await process.watch(until(lambda: service.agents_started["Go on"]))
-        await stop(process)
+        await process.stop()
     await complete(service)
     async with bot.running() as process:
         await chat.connect(process)
         await process.watch(chat.until(f"{key} completed: https://"))
-        await stop(process)
+        await process.stop()
     assert service.agents_started == {"Go on": 1}
 
 
@@ -231,13 +215,13 @@ async def test_refusals(bot: Program, chat: Chat, service: Emulator) -> None:
         chat.refusals[" completed: "] += ["429"]
         ending = await chat.say(ANNA, "job", "Told amid the end of the bot")
         await process.watch(until(lambda: len(chat.refused) == 4))
-        await stop(process, has_logged=True)
+        await process.stop(has_logged=True)
     await chat.until(f"{ending} completed: https://")
     async with bot.running() as process:
         await chat.connect(process)
         last = await chat.say(ANNA, "job", "Told after it")
         await process.watch(chat.until(f"{last} completed: https://"))
-        await stop(process)
+        await process.stop()
     assert [len(chat.refused), chat.too_early] == [4, []]
     assert sum(" completed: " in text for text in chat.texts) == 3
 
@@ -253,7 +237,7 @@ async def test_telegram(bot: Program, chat: TelegramApi, service: Emulator) -> N
         chat.refusals[" completed: "] += ["moved"]
         await complete(service)
         await process.watch(chat.until(f"{key} completed: https://"))
-        await stop(process)
+        await process.stop()
     assert chat.places == {50: 1, -1001: 1}
     assert service.agents_started == {"\n  two lines\n": 1}
 
@@ -275,7 +259,7 @@ async def test_slack(bot: Program, chat: SlackApi, service: Emulator) -> None:
         await chat.mention(ANNA, "<@U1>")
         await process.watch(chat.until("prompt is blank", *(f"{key} is noted" for key in keys)))
         await process.watch(until(lambda: len(service.agents_started) == len(sent)))
-        await stop(process)
+        await process.stop()
     assert service.agents_started == dict.fromkeys(sent.values(), 1)
 
 
@@ -286,6 +270,6 @@ async def test_discord(bot: Program, chat: DiscordApi, service: Emulator) -> Non
         key = await chat.say(ANNA, "job", "@everyone")
         await complete(service)
         await process.watch(chat.until(f"<@{ANNA}> {key} completed: https://"))
-        await stop(process)
+        await process.stop()
     assert chat.commands == ["job", "jobs", "settle"]
     assert chat.pinged == [{"parse": [], "users": [ANNA]}]

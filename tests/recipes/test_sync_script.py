@@ -1,7 +1,7 @@
 """The recipe for synchronous code, as a process."""
 
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
@@ -9,19 +9,12 @@ import pytest
 
 from agentjobs_async.batch import Journal
 from agentjobs_async.testing import Emulator, JobScript
-from tests.recipes.processes import ENDLESS, Process, Program, complete, program
+from tests.recipes.processes import LONG, Program, complete, program
 from tests.until import until
 
 pytestmark = pytest.mark.slow
 
-LONG = "\n".join(f"{number}. Fix <b>https://docs.example/?a=1&b={number}</b> 'äöü' 🎉\t" for number in range(50))
 Scripts = Callable[..., AbstractAsyncContextManager[Program]]
-
-
-@pytest.fixture
-async def service() -> AsyncIterator[Emulator]:
-    async with Emulator(script=ENDLESS) as service:
-        yield service
 
 
 @pytest.fixture
@@ -38,15 +31,6 @@ async def run(script: Program) -> tuple[int, str]:
     assert "Traceback" not in process.output
     assert "never " not in process.output
     return code, process.output
-
-
-async def stop(process: Process, number: int) -> None:
-    """End it by a signal, which comes twice."""
-    process.interrupt(number)
-    process.interrupt(number)
-    assert await process.end() == 128 + number
-    assert "Traceback" not in process.output
-    assert "never " not in process.output
 
 
 async def test_results(script: Scripts, service: Emulator) -> None:
@@ -75,7 +59,7 @@ async def test_signals(number: int, script: Scripts, service: Emulator) -> None:
             polled = until(lambda: any(request.method == "GET" for request in service.requests))
             await process.watch(polled)
             await process.watch(until(lambda: service.agents_started.total() == 2))
-            await stop(process, number)
+            await process.stop(number, 128 + number)
         await complete(service)
         code, output = await run(program)
     assert (code, output.count(" completed ")) == (0, 2)
