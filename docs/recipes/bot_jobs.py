@@ -47,6 +47,6 @@ async def opened(send: Callable[[dict, str], Awaitable[None]]) -> AsyncGenerator
             return f"{key}: {error}. Look at /jobs before you ask again."
         return f"{key} is noted, and its end will be told."
 
-    async with AgentJobsSession() as session, Journal.open(os.environ.get("JOURNAL", "bot.db")) as journal:  # noqa: SIM117 - is shorter
-        async with DurableJobs(session, journal, on_end=on_end) as jobs:
-            yield answer
+    session, journal = AgentJobsSession(), Journal.open(os.environ.get("JOURNAL", "bot.db"))
+    async with session, journal, DurableJobs(session, journal, on_end=on_end) as jobs:
+        yield answer
