@@ -38,11 +38,11 @@ async def main() -> None:
         user = message.from_user.id if message.from_user else 0
         place = {"chat": message.chat.id, "user": user, "message": message.message_id}
         prompt = re.sub(r"^\S+\s?", "", message.text or "")  # all after the command and one space, as it was written
-        reply = asyncio.create_task(send(place, await answer(place, command.command, prompt)))
-        replies.add(reply)  # not awaited: a 429 in one chat must not hold up the others
+        reply = asyncio.gather(send(place, await answer(place, command.command, prompt)), return_exceptions=True)
+        replies.add(reply)  # not awaited: a 429 in one chat must not hold up the others; one that is lost does no harm
         reply.add_done_callback(replies.discard)
 
-    replies: set[asyncio.Task[None]] = set()
+    replies: set[asyncio.Future] = set()
     dispatcher = Dispatcher()
     dispatcher.message.register(on_command, Command("job", "jobs", "settle"))
     async with (

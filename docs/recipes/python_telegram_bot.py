@@ -14,7 +14,7 @@ from telegram.ext import Application, CommandHandler, ContextTypes, filters
 
 API = os.environ.get("TELEGRAM_API", "https://api.telegram.org")
 bot = Application.builder().token(os.environ["TELEGRAM_TOKEN"]).base_url(f"{API}/bot").updater(None).build()
-replies: set[asyncio.Task[None]] = set()
+replies: set[asyncio.Future] = set()
 log = logging.getLogger("bot")
 
 
@@ -40,8 +40,8 @@ async def on_command(update: Update, _context: ContextTypes.DEFAULT_TYPE) -> Non
     place = {"chat": message.chat_id, "user": user, "message": message.message_id}
     command = message.text[1 : message.entities[0].length].partition("@")[0].lower()
     prompt = re.sub(r"^\S+\s?", "", message.text)  # all after the command and one space, as it was written
-    reply = asyncio.create_task(send(place, await bot.bot_data["answer"](place, command, prompt)))
-    replies.add(reply)  # not awaited: a 429 in one chat must not hold up the others
+    reply = asyncio.gather(send(place, await bot.bot_data["answer"](place, command, prompt)), return_exceptions=True)
+    replies.add(reply)  # not awaited: a 429 in one chat must not hold up the others; one that is lost does no harm
     reply.add_done_callback(replies.discard)
 
 

@@ -46,8 +46,8 @@ async def main() -> None:
         place = {"chat": event["channel"], "user": event["user"], "message": event["ts"]}
         place["thread"] = event.get("thread_ts", event["ts"])
         prompt = "".join(re.split(rf"<@{context.bot_user_id}>\s?", event["text"], maxsplit=1))
-        reply = asyncio.create_task(send(place, await answer(place, "job", as_written(prompt))))
-        replies.add(reply)  # not awaited: Slack waits 3 s for its acknowledgement
+        reply = asyncio.gather(send(place, await answer(place, "job", as_written(prompt))), return_exceptions=True)
+        replies.add(reply)  # not awaited: Slack waits 3 s for its acknowledgement; one that is lost does no harm
         reply.add_done_callback(replies.discard)
 
     async def on_command(ack: AsyncAck, command: dict[str, Any]) -> None:
@@ -60,12 +60,12 @@ async def main() -> None:
     app = AsyncApp(client=client, signing_secret=os.environ["SLACK_SECRET"], process_before_response=True)
     app.event("app_mention")(on_mention)
     app.command(re.compile("/(jobs|settle)"))(on_command)
-    replies: set[asyncio.Task[None]] = set()
+    replies: set[asyncio.Future] = set()
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):  # a second one changes nothing
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     async with opened(send) as answer:
-        runner = web.AppRunner(app.web_app())
+        runner = web.AppRunner(app.web_app(), handler_cancellation=True, shutdown_timeout=5)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", int(os.environ["PORT"])).start()
         print("Running on http://{}:{}".format(*runner.addresses[0]), flush=True)

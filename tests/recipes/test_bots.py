@@ -3,15 +3,17 @@
 import re
 import signal
 from collections.abc import AsyncIterator
+from io import BytesIO
 from pathlib import Path
 
 import pytest
+from aiohttp import ClientSession
 
 from agentjobs_async.batch import Journal
 from agentjobs_async.testing import Emulator, JobScript
 from tests.recipes.chat import Chat, serve
 from tests.recipes.discord_api import DiscordApi
-from tests.recipes.processes import Program, complete, program
+from tests.recipes.processes import Program, complete, half_a_body, program
 from tests.recipes.slack_api import SlackApi
 from tests.recipes.telegram_api import TelegramApi
 from tests.until import until
@@ -226,6 +228,37 @@ async def test_refusals(bot: Program, chat: Chat, service: Emulator) -> None:
     assert sum(" completed: " in text for text in chat.texts) == 3
 
 
+async def test_lost_replies(recipe: str, bot: Program, chat: Chat, service: Emulator) -> None:
+    """A reply that the chat's server does not take ends no bot and no job, whose end is told all the same."""
+    async with bot.running() as process:
+        await chat.connect(process)
+        for refusal in ("500", "blocked"):
+            if recipe != "discord_bot":  # its replies are answers, which are taken
+                chat.refusals["is noted"] += [refusal]
+            await chat.say(ANNA, "job", refusal)
+        await process.watch(until(lambda: service.agents_started.total() == 2))
+        await complete(service)
+        await process.watch(chat.wait_for(lambda: sum(" completed: " in text for text in chat.texts) == 2))
+        await process.stop(has_logged=True)
+
+
+async def test_end_after_a_kill(bot: Program, chat: Chat, service: Emulator) -> None:
+    """An end that could not be told before a kill is told after it as what it is."""
+    service.script(JobScript(duration=0, outcome="failed"))
+    async with bot.running() as process:
+        await chat.connect(process)
+        chat.refusals[" failed: "] += ["500"] * 99
+        key = await chat.say(ANNA, "job", "Fail")
+        await process.watch(until(lambda: chat.refused))
+        process.interrupt(signal.SIGKILL)
+        await process.end()
+    chat.refusals.clear()
+    async with bot.running() as process:
+        await chat.connect(process)
+        await process.watch(chat.until(f"{key} failed: no change"))
+        await process.stop()
+
+
 @pytest.mark.parametrize("recipe", ["aiogram_bot", "python_telegram_bot"], indirect=True)
 async def test_telegram(bot: Program, chat: TelegramApi, service: Emulator) -> None:
     """A command names its bot, is followed by lines, is edited; its group becomes a supergroup."""
@@ -255,12 +288,26 @@ async def test_slack(bot: Program, chat: SlackApi, service: Emulator) -> None:
     async with bot.serving() as process:
         chat.app = process.address
         assert (await chat.post("{}", "application/json", secret="another"))[0] == 401
+        async with ClientSession(process.address) as client:
+            assert [await status(client, method) for method in ("GET", "PUT")] == [405] * 2
+            assert await status(client, "POST", BytesIO(bytes(2_000_000))) == 413
+        _, leaving = await half_a_body(process, "/slack/events")
+        leaving.close()
+        reader, waiting = await half_a_body(process, "/slack/events")
         keys = [await chat.mention(ANNA, text) for text in sent]
         await chat.mention(ANNA, "<@U1>")
         await process.watch(chat.until("prompt is blank", *(f"{key} is noted" for key in keys)))
         await process.watch(until(lambda: len(service.agents_started) == len(sent)))
         await process.stop()
+        assert await reader.read() == b""
+        waiting.close()
     assert service.agents_started == dict.fromkeys(sent.values(), 1)
+
+
+async def status(client: ClientSession, method: str, body: object = b"") -> int:
+    """Return the status of the answer to a request that is not Slack's."""
+    async with client.request(method, "/slack/events", data=body) as response:
+        return response.status
 
 
 @pytest.mark.parametrize("recipe", ["discord_bot"], indirect=True)
