@@ -25,7 +25,8 @@ def as_written(text: str) -> str:
 
     def link(match: re.Match[str]) -> str:
         url, label = match.groups()
-        return url if not label else label if url.endswith(label) else f"{label} ({url})"
+        is_typed = not label or re.fullmatch(rf"(https?://|mailto:)?{re.escape(label)}", url)  # Slack adds the prefix
+        return (label or url) if is_typed else f"{label} ({url})"
 
     text = re.sub(r"<([a-z][a-z0-9+.-]*:[^|>]*)(?:\|([^>]*))?>", link, text)
     return text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
@@ -43,7 +44,7 @@ async def main() -> None:
             log.warning("%s is not told: %s", place, error.response["error"])
 
     async def on_mention(event: dict[str, Any], context: AsyncBoltContext) -> None:
-        place = {"chat": event["channel"], "user": event["user"], "message": event["ts"]}
+        place = {"chat": event["channel"], "user": event.get("user", 0), "message": event["ts"]}
         place["thread"] = event.get("thread_ts", event["ts"])
         prompt = "".join(re.split(rf"<@{context.bot_user_id}>\s?", event["text"], maxsplit=1))
         reply = asyncio.gather(send(place, await answer(place, "job", as_written(prompt))), return_exceptions=True)

@@ -2,8 +2,8 @@
 
 python docs/recipes/sync_script.py "Document the v2 endpoints" "Fix the broken links"
 
-Each prompt is one job in a journal, jobs.db: the same command continues after signals and kills, and doubles nothing.
-Remove the journal to start the same prompts once more.
+Each prompt is one job in the journal jobs.db: the same command continues, whatever ended it, and doubles nothing.
+The exit code is 1 unless all are completed. Without the journal, it starts them all again.
 """
 
 import asyncio
@@ -61,8 +61,8 @@ def run(prompts: list[str]) -> int:
                 submit(blocks.enter_async_context(block)).result()
             for prompt, end in [(prompt, submit(ended(session, jobs, prompt))) for prompt in prompts]:
                 try:
-                    job = end.result()
-                    print(job.ref.to_token(), job.status, job.pr_link or "", flush=True)
+                    print((job := end.result()).ref.to_token(), job.status, job.pr_link or "", flush=True)
+                    code = code or int(not job.succeeded)
                 except AgentJobsError as error:
                     code = code or 1
                     print(f"{prompt[:40]!a}: {error}", file=sys.stderr)

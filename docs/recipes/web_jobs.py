@@ -65,7 +65,7 @@ async def submit(jobs: DurableJobs, user: str, idempotency_key: str | None, prom
         return TOKENS.dumps([entry.ref.project_id, entry.ref.job_id], salt=f"job of {user!a}")
     if entry is None or entry.state.is_open:  # the service cannot be reached, or refuses the API key at present
         raise RequestError(202, "not_started", "Accepted. Repeat this to learn more.")
-    if entry.state is State.UNKNOWN:
+    if entry.state in {State.UNKNOWN, State.ABANDONED}:
         raise CreateOutcomeUnknownError(entry.error or "the answer was lost")
     raise RequestError(502, "service_refused", "Refused. Another try needs another key.") from RuntimeError(entry.error)
 

@@ -37,7 +37,7 @@ async def receive(request: web.Request) -> web.Response:
     try:
         event = json.loads(body)
         request.app[SESSION].notify(JobRef(event["project_id"], event["job_id"]))
-    except (ValueError, LookupError, TypeError):  # an InvalidInputError is a ValueError
+    except (ValueError, LookupError, TypeError, RecursionError):  # an InvalidInputError is a ValueError
         raise web.HTTPBadRequest from None
     return web.Response(status=204)
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
+from agentjobs_async.batch import Journal
 from agentjobs_async.testing import Emulator
 from tests.extras import need_recipes
 from tests.recipes.processes import ENDLESS, RECIPES, SETTINGS
@@ -67,3 +68,17 @@ async def test_create_that_waits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
         await asyncio.sleep(120)  # of simulated time: the create is tried again
         assert "token" in await (await client.post("/jobs", data="Go on")).json()
     assert emulator.agents_started == {"Go on": 1}
+
+
+async def test_create_that_was_given_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What an operator gave up may have started an agent: a repeat says that, and starts nothing."""
+    async with Emulator() as emulator:
+        await emulator.inject("500 agent=yes on=create")
+        for _ in range(2):
+            async with served(emulator, monkeypatch, tmp_path) as client:
+                answer = await client.post("/jobs", data="Go on")
+                assert (answer.status, (await answer.json())["outcome"]) == (502, "unknown")
+            async with Journal.open(tmp_path / "jobs.db") as journal:
+                async for row in journal.rows("unknown"):
+                    await journal.abandon(row.key)
+        assert emulator.agents_started == {"Go on": 1}

@@ -283,6 +283,7 @@ async def test_slack(bot: Program, chat: SlackApi, service: Emulator) -> None:
         "<@U1>\n\nFix it": "\nFix it",
         "Please, <@U1> ask <@U2> &amp;lt; &lt;a&gt;": "Please, ask <@U2> &lt; <a>",
         "<@U1> <http://x.y|x.y> <mailto:a@b.c|a@b.c>": "x.y a@b.c",
+        "<@U1> <https://x.y/z/guide.md|guide.md>": "guide.md (https://x.y/z/guide.md)",
         "<@U1> <https://x.y/?a=1&amp;b=2|a &gt; b> in <#C1|docs>": "a > b (https://x.y/?a=1&b=2) in <#C1|docs>",
     }
     async with bot.serving() as process:

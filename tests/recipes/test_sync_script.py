@@ -50,6 +50,15 @@ async def test_results(script: Scripts, service: Emulator) -> None:
     assert sum(request.method == "POST" for request in service.requests) == 4  # one more after the 429
 
 
+async def test_failure(script: Scripts, service: Emulator) -> None:
+    """The exit code is 1 if a job has failed."""
+    service.script(JobScript(duration=0, outcome="failed"), prompt="Fail")
+    service.script(JobScript(duration=0), prompt="Go on")
+    async with script("Fail", "Go on") as program:
+        code, output = await run(program)
+    assert (code, output.count(" failed "), output.count(" completed ")) == (1, 1, 1)
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_signals(number: int, script: Scripts, service: Emulator) -> None:
     """Two signals end the waits, but no create under way; the next run continues with each job."""

@@ -95,7 +95,8 @@ async def test_refusals(receiver: Receivers, service: Emulator, client: ClientSe
         assert b" 401 " in await reader.readline()
         writer.close()
         wrong = [b"", b"[]", b"\xff", b"7", b'{"project_id": 7, "job_id": 7}', b'{"project_id": "docs"}', event("..")]
-        assert [await status(client, process, text, signed(text)) for text in wrong] == [400] * 7
+        wrong += [b"[" * 60_000]
+        assert [await status(client, process, text, signed(text)) for text in wrong] == [400] * 8
         for method in ("GET", "PUT", "HEAD"):
             assert await status(client, process, body, signed(body), method) == 405
         for length, piece in (
