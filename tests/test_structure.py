@@ -106,7 +106,7 @@ LINES = {
     "durable": 927,
     "engines": 479,
     "web": 431,
-    "report": 2295,
+    "report": 2297,
     "testing": 2347,
     "prometheus": 123,
     "cli": 6875,

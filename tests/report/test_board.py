@@ -89,6 +89,15 @@ async def test_document_and_changes(run: Path) -> None:
     assert changed["key"]["text"] == ["late"]
 
 
+async def test_change_that_is_cut(run: Path) -> None:
+    """A page learns that prompts are cut when an item with a longer one comes."""
+    async with served(run) as page, page.stream(await page.position()) as stream:
+        async with Journal.open(run) as journal:
+            await journal.add([BatchItem("long", "x" * 2001, "docs")])
+        assert (await stream.block())["key"]["text"] == ["long"]
+        assert await stream.block() == {"cut": True}
+
+
 async def test_first_rows_come_at_once(first: Path) -> None:
     """The first rows of a document can be read before the others are: a live page shows them meanwhile."""
     await add(first, *map(str, range(2000)))

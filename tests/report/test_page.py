@@ -203,7 +203,7 @@ async def test_search_in_cut_prompts(browser: "Browser", tmp_path: Path, monkeyp
         search = visited.page.locator("#search")
         assert "prompt's beginning" in (await search.get_attribute("placeholder") or "")
         await search.fill("begin")
-        await expect(visited.page.locator("#count")).to_have_text("400 of 400")
+        await expect(visited.page.locator("#count")).to_have_text("400 of 400 by beginnings")
         await search.fill(" end")
         command = f"agentjobs report {path} --out report.csv"
         await expect(visited.page.locator("#empty code")).to_have_text(command)

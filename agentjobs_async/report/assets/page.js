@@ -86,6 +86,7 @@ class Report {
     }
     byId('made').textContent = fullTime(store.head.made);
     byId('count').textContent = isFiltered ? `${grouped(this.shown.length)} of ${grouped(all.length)}` : grouped(all.length);
+    if (store.head.cut && filter.text.trim() !== '') byId('count').textContent += ' by beginnings';
     byId('clear').hidden = !isFiltered;
     byId('empty').hidden = this.shown.length > 0;
     if (store.head.cut) byId('search').placeholder = "Search key, prompt's beginning, error, job …";
