@@ -240,6 +240,7 @@ async def test_lost_replies(recipe: str, bot: Program, chat: Chat, service: Emul
         await complete(service)
         await process.watch(chat.wait_for(lambda: sum(" completed: " in text for text in chat.texts) == 2))
         await process.stop(has_logged=True)
+    assert service.agents_started == {"500": 1, "blocked": 1}
 
 
 async def test_end_after_a_kill(bot: Program, chat: Chat, service: Emulator) -> None:
@@ -257,6 +258,7 @@ async def test_end_after_a_kill(bot: Program, chat: Chat, service: Emulator) -> 
         await chat.connect(process)
         await process.watch(chat.until(f"{key} failed: no change"))
         await process.stop()
+    assert service.agents_started == {"Fail": 1}
 
 
 @pytest.mark.parametrize("recipe", ["aiogram_bot", "python_telegram_bot"], indirect=True)
