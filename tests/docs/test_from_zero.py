@@ -8,7 +8,7 @@ from agentjobs_async.testing import Emulator, JobScript
 from tests.docs.samples import blocks, lines_missing, shell
 
 INSTALL, PLAN, TRIAL, RESUME, STATUS, SETTLE, EXPORT = blocks("from-zero", "sh")
-PLANNED, TRIED, VIEW, NEEDED, SETTLED, EXPORTED = blocks("from-zero", "console")
+PLANNED, _, _, NEEDED, SETTLED, EXPORTED = blocks("from-zero", "console")
 (TABLE,) = blocks("from-zero", "text")
 TITLES = {"page-3": "Import 3", "page-4011": "Import 4011", "page-4012": "Billing 4012"}
 
