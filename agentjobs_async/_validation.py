@@ -3,6 +3,7 @@
 import inspect
 import re
 from collections.abc import Callable, Mapping
+from ipaddress import ip_address
 from math import inf
 from sys import float_info
 from typing import Any, Final, TypeVar
@@ -47,6 +48,14 @@ def checked_name(name: str, value: object) -> str:
     if _CONTROL_OR_SURROGATE.search(value):
         raise InvalidInputError(f"{name} must not contain control characters or surrogates: {one_line(value, 200)}")
     return value
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a host is this machine by its name or address alone."""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def checked_id(name: str, value: object) -> str:

@@ -37,6 +37,9 @@ from agentjobs_async.telemetry.observers import Hook, checked_observer, hooks_of
 
 __all__ = ["AgentJobsSession"]
 
+EMULATOR: Final = "emulator"
+"""The service of the sessions of every emulator: none of its jobs is real, or known anywhere else."""
+
 _MAX_CREATE_SECONDS: Final = 120.0  # a server that has not answered a create by then hardly ever will
 _NO_STATUSES: Final[Mapping[str, JobStatus]] = {}
 _CLOSED: Final = "the session was closed meanwhile"
@@ -241,6 +244,14 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
     def project_id(self) -> str | None:
         """The default project; `None` without one."""
         return self._project_id
+
+    @property
+    def service(self) -> str:
+        """The service as a journal records it: its address and both path templates, the same for each spelling.
+
+        It is `emulator` for the session of an `Emulator`.
+        """
+        return self._service.identity
 
     def mask(self, text: str) -> str:
         """Return `text` with the key replaced by `***`, also where it is encoded: for text that you store or show."""

@@ -151,14 +151,14 @@ def measured(name: str, count: int) -> Figures:
 async def claims(place: str, rows: int) -> list[float]:
     """Claim one row and release it, repeatedly; return the seconds of each claim, from the shortest on."""
     async with Journal.open(place) as journal:
-        await journal.add([BatchItem("todo", "p")])
+        await journal.add([BatchItem("todo", "p")], project_id="docs")
         execute(place, ROWS.format(rows=rows))
         execute(place, "VACUUM ANALYZE agentjobs_entries")
         await journal.set_limits(FleetLimits(max_active=5_000, create_rate=Rate(10_000, per=3600)))
         seconds = []
         for _ in range(CLAIMS):
             started = perf_counter()
-            claim = await journal._entries.claim("todo", "docs")
+            claim = await journal._entries.claim("todo")
             seconds.append(perf_counter() - started)
             await journal._entries.release_claim("todo", None, claim=str(claim))
         return sorted(seconds)

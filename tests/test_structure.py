@@ -14,7 +14,6 @@ from pathlib import Path
 from types import ModuleType
 
 import agentjobs_async
-from agentjobs_async.cli.main import COMMANDS
 from agentjobs_async.testing import Emulator, JobScript
 
 HOME = Path(agentjobs_async.__file__).parent
@@ -48,13 +47,15 @@ ROOMS: dict[str, set[str]] = {
     },
     # From here on the public names, as a user imports them, and little else: `_text` cleans what is shown,
     # `_validation` checks numbers, `_loop` waits for tasks and refuses another loop, `telemetry` links traces,
-    # `_polling` takes a share of the polls, and `errors` has the reasons of an error.
-    "batch": {"", "_extras", "_loop", "_polling", "_text", "_validation", "errors", "learning", "telemetry"},
+    # `_polling` takes a share of the polls, `errors` has the reasons of an error, and `session` the emulators' service.
+    "batch": {
+        *("", "_extras", "_loop", "_polling", "_text", "_validation", "errors", "learning", "session", "telemetry"),
+    },
     "durable": {"", "_extras", "_loop", "_polling", "_validation", "batch", "telemetry"},  # a followed job is a wait
     "engines": {"", "_extras", "_validation", "batch"},
     "web": {"", "_validation"},
     "report": {"", "_extras", "_text", "_validation", "batch", "web"},  # the live page sends server-sent events
-    "testing": {"", "_validation"},
+    "testing": {"", "_validation", "session"},
     "tracing": {"_extras", "_version", "errors", "telemetry"},
     "prometheus": {"_extras", "telemetry"},
     "cli": {"", "_text", "_validation", "batch", "engines", "report", "testing"},
@@ -70,9 +71,6 @@ PUBLIC_ROOMS = ("batch", "durable", "engines", "report", "web", "testing", "trac
 
 MOST_LINES_OF_CODE, MOST_LINES = 300, 500
 """Of a module: without docstrings, comments, blank lines and imports; and in all."""
-
-FEWEST_LINES = 60
-"""A module with fewer has two importers, is a command or a public face, or belongs into its only importer."""
 
 MOST_MODULES = 17
 """Of a folder, without its `__init__`."""
@@ -109,6 +107,7 @@ IMPORTERS = {
 WITHIN_THE_PACKAGE = {
     "errors": {"JournalReason", "NotSentReason", "ProtocolReason", "describe"},
     "models": {"ReadJob", "TERMINAL"},
+    "session": {"EMULATOR"},
     "web.events": {"HEARTBEAT", "frame"},
 }
 
@@ -236,22 +235,6 @@ def test_modules_are_short() -> None:
     """No module has more than 300 lines of code, or 500 lines in all."""
     assert {module: lines for module in FILES if (lines := lines_of_code(module)) > MOST_LINES_OF_CODE} == {}
     assert {module: lines for module in FILES if (lines := len(text_of(module).splitlines())) > MOST_LINES} == {}
-
-
-def test_modules_are_no_slivers() -> None:
-    """A module below 60 lines has two importers, or is a command or a public face."""
-    importers: dict[str, set[str]] = {}
-    for module in FILES:
-        for target, _, _ in own_imports(module):
-            importers.setdefault(target, set()).add(module)
-    slivers = {
-        module
-        for module, path in FILES.items()
-        if path.parent != HOME and path.name != "__init__.py"  # these are commands, or faces
-        if module not in {f"cli.{home}" for home, _ in COMMANDS.values()}  # so are these
-        if len(text_of(module).splitlines()) < FEWEST_LINES and len(importers.get(module, ())) <= 1
-    }
-    assert slivers == set()
 
 
 def test_folders_are_not_crowded() -> None:

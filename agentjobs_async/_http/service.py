@@ -8,7 +8,7 @@ from yarl import URL
 from agentjobs_async._http.create import Create, CreateRequest
 from agentjobs_async._http.responses import Response, ResponseDecoder
 from agentjobs_async._http.transport import Transport
-from agentjobs_async._http.urls import PathTemplate
+from agentjobs_async._http.urls import PathTemplate, service_text
 from agentjobs_async._loop.cancel_scope import CancelScope
 from agentjobs_async.errors import AgentJobsError
 from agentjobs_async.models import AgentJob, JobRef, ReadJob
@@ -37,6 +37,8 @@ class Service:
 
     Attributes:
         key: The key with which it is asked, and which masks itself.
+        identity: Its address and path templates as one text: of two services with the same one, each knows the jobs of
+            the other.
     """
 
     def __init__(
@@ -46,6 +48,7 @@ class Service:
         self._get_path = PathTemplate(
             "get_path", get_path, base_url, allowed=frozenset({_PROJECT, _JOB}), required=frozenset({_JOB})
         )
+        self.identity = service_text(base_url, create_path, get_path)
         self._transport = transport
         self._decoder = decoder
         self.key = decoder.key

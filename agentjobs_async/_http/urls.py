@@ -6,7 +6,6 @@ An id always becomes exactly one segment of the path, or one value of the query,
 import re
 from collections.abc import Callable
 from functools import lru_cache
-from ipaddress import ip_address
 from string import Formatter
 from typing import Final
 from urllib.parse import quote
@@ -14,10 +13,12 @@ from urllib.parse import quote
 from yarl import URL
 
 from agentjobs_async._text import one_line
+from agentjobs_async._validation import is_loopback
 from agentjobs_async.errors import InvalidInputError
 
 _CACHED_URLS: Final = 512  # for each template: a job is read many times, and yarl caches parts within a URL
 _URL_TEXT: Final = re.compile(r"[^\x00-\x20\x7f-\x9f\\\ud800-\udfff]+")
+_ESCAPE: Final = re.compile("%[0-9A-Fa-f]{2}")
 _PATH_TEXT: Final = re.compile(r"[A-Za-z0-9\-._~!$&'()*+,;=:@%/?]*")
 
 
@@ -33,7 +34,7 @@ def checked_base_url(value: object, *, allow_insecure: bool = False) -> URL:
     url = _parsed("base_url", value)
     if "?" in value or "#" in value:
         raise InvalidInputError("base_url must have no query and no fragment; put a query into the path templates")
-    if url.scheme == "http" and not allow_insecure and not _is_loopback(url.host or ""):
+    if url.scheme == "http" and not allow_insecure and not is_loopback(url.host or ""):
         raise InvalidInputError(
             f"base_url would send the key in plain text to {url.host}: use https, or pass allow_insecure=True"
         )
@@ -52,7 +53,7 @@ def checked_proxy(value: object, base: URL, *, allow_insecure: bool = False) -> 
     if not isinstance(value, str):
         raise InvalidInputError(f"proxy must be a string, not {type(value).__name__}")
     proxy = _parsed("proxy", value, userinfo=True)
-    if base.scheme == "http" and not allow_insecure and not _is_loopback(proxy.host or ""):
+    if base.scheme == "http" and not allow_insecure and not is_loopback(proxy.host or ""):
         raise InvalidInputError(
             f"proxy would get the key in plain text at {proxy.host}: use an https base_url, or pass allow_insecure=True"
         )
@@ -78,13 +79,10 @@ def _parsed(name: str, value: str, *, userinfo: bool = False) -> URL:
     return url
 
 
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
+def service_text(base: URL, *templates: str) -> str:
+    """Return an address and path templates as one text, which is the same for each of their spellings."""
+    spelled = " ".join((str(base).rstrip("/"), *templates))
+    return _ESCAPE.sub(lambda found: found[0].upper(), spelled)
 
 
 class PathTemplate:

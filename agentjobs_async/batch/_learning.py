@@ -25,21 +25,20 @@ async def begin_learning(session: AgentJobsSession, entries: Entries, *, wanted:
     learn_from: Any = getattr(session, "learn_from", None)
     if wanted is False or learn_from is None:
         return
-    known = await histories_of(entries, session.project_id)
+    known = await histories_of(entries)
     if wanted or any(len(history) >= LEAST_DURATIONS for history in known.values()):
         learn_from({(project_id, None): history for project_id, history in known.items()})
 
 
-async def histories_of(entries: Entries, default_project: str | None) -> dict[str, History]:
-    """Return the durations of each project's last jobs; rows without a project are of `default_project`.
+async def histories_of(entries: Entries) -> dict[str, History]:
+    """Return the durations of each project's last jobs.
 
     A job whose wait timed out, and that has not ended since, takes longer than that.
     """
     histories: dict[str, History] = {}
     for project, seconds, polls, ended in reversed(await entries.durations(_MOST_READ)):
-        project_id = project or default_project
-        if project_id is not None and _was_polled(seconds, polls):
-            history = histories.setdefault(project_id, History())
+        if _was_polled(seconds, polls):
+            history = histories.setdefault(project, History())
             last_active = max(seconds - default_gap(seconds), 0.0)
             history.add(last_active, seconds if ended else inf)
     return histories

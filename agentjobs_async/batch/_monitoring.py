@@ -86,7 +86,7 @@ class ActiveJobs:
         active = await self._journal._entries.active_ages(_SEEN_SECONDS, _MOST_ACTIVE)
         if active:
             await self._read()
-        known = [(self.histories.get(project or ""), age) for project, age in active]
+        known = [(self.histories.get(project), age) for project, age in active]
         return estimate_many([(history, age) for history, age in known if history is not None])
 
     async def unseen_for(self) -> float | None:
@@ -101,6 +101,6 @@ class ActiveJobs:
     async def _read(self) -> None:
         now = time.monotonic()
         if self._read_at is None or now - self._read_at >= _FRESH_SECONDS:
-            found = await histories_of(self._journal._entries, None)
+            found = await histories_of(self._journal._entries)
             self.histories = {name: history for name, history in found.items() if len(history) >= LEAST_DURATIONS}
             self._read_at = now

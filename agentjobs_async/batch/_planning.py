@@ -22,27 +22,29 @@ class Plan:
     """What became of a page of items.
 
     Attributes:
-        rows: The rows of the items that were not refused, in the order of the items, whatever their states.
+        taken: The items that were not refused, each with its row, whatever the state of that.
         refused: The other items, each with the reason.
     """
 
-    rows: list[JournalRow]
+    taken: list[tuple[BatchItem, JournalRow]]
     refused: Refusals
 
 
 class Planner:
     """Plans the items of one source, page by page, so that they may come lazily and be endless.
 
-    An item whose key has a row already gets that row, which stays as it is. An item is refused when it can't be sent,
-    when its key is that of another item in the journal, or when the same source has given its key before. The rows
-    themselves have the mark of this source, so that the keys need no memory.
+    An item whose key has a row already gets that row, which stays as it is. An item is refused when it can't be sent or
+    has no project, when its key is that of another item in the journal, or when the same source has given its key
+    before. The rows themselves have the mark of this source, so that the keys need no memory.
 
     Args:
         entries: The journal's rows.
+        project_id: The project of items that name none; `None` refuses these.
     """
 
-    def __init__(self, entries: Entries) -> None:
+    def __init__(self, entries: Entries, project_id: str | None) -> None:
         self._entries = entries
+        self._project_id = project_id
         self._source = uuid4().hex
         self._pages = count()
 
@@ -52,14 +54,15 @@ class Planner:
         Raises:
             JournalError: The journal can't be written. None of the items is planned.
         """
-        good, refused = check_items(items)
-        rows: list[JournalRow] = []
+        good, refused = _sendable(items, self._project_id)
+        taken: list[tuple[BatchItem, JournalRow]] = []
         while good:
             page, good = _apart(good)
-            found = await self._entries.plan(list(page.values()), self._source, next(self._pages))
-            rows += (found[key] for key in page if key in found)
+            mark = f"{self._source}.{next(self._pages)}"
+            found = await self._entries.plan(list(page.values()), mark, self._project_id)
+            taken += ((item, found[key]) for key, item in page.items() if key in found)
             refused += await self._refused([item for key, item in page.items() if key not in found])
-        return Plan(rows, refused)
+        return Plan(taken, refused)
 
     async def plan_all(self, items: Iterable[BatchItem]) -> Refusals:
         """Plan any number of items, and return those that are refused."""
@@ -70,19 +73,19 @@ class Planner:
 
     async def _refused(self, items: Sequence[BatchItem]) -> Refusals:
         known = await self._entries.get_many([item.key for item in items]) if items else {}
-        return [(item, _difference(item, known[item.key]) or _repeated(item)) for item in items]
+        return [(item, _difference(item, known[item.key], self._project_id) or _repeated(item)) for item in items]
 
 
-async def check(entries: Entries, items: Iterable[BatchItem]) -> Refusals:
+async def check(entries: Entries, items: Iterable[BatchItem], project_id: str | None) -> Refusals:
     """Return the items that a `Planner` would refuse, without planning any. This remembers all keys."""
     refused: Refusals = []
     met: set[str] = set()
     for page in _pages(items):
-        good, bad = check_items(page)
+        good, bad = _sendable(page, project_id)
         refused += bad
         known = await entries.get_many([item.key for item in good])
         for item in good:
-            error = _difference(item, known[item.key]) if item.key in known else None
+            error = _difference(item, known[item.key], project_id) if item.key in known else None
             if error is None and item.key in met:
                 error = _repeated(item)
             if error is None:
@@ -90,6 +93,16 @@ async def check(entries: Entries, items: Iterable[BatchItem]) -> Refusals:
             else:
                 refused.append((item, error))
     return refused
+
+
+def _sendable(items: Iterable[BatchItem], project_id: str | None) -> tuple[list[BatchItem], Refusals]:
+    """Return the items that can be sent, and those that can't, or have no project."""
+    good, refused = check_items(items)
+    if project_id is not None:
+        return good, refused
+    missing = InvalidInputError("project_id is missing: give the item one, or a default")
+    refused += ((item, missing) for item in good if item.project_id is None)
+    return [item for item in good if item.project_id is not None], refused
 
 
 def _pages(items: Iterable[BatchItem]) -> Iterable[list[BatchItem]]:
@@ -109,11 +122,10 @@ def _apart(items: Iterable[BatchItem]) -> tuple[dict[str, BatchItem], list[Batch
     return first, others
 
 
-def _difference(item: BatchItem, row: JournalRow) -> InvalidInputError | None:
+def _difference(item: BatchItem, row: JournalRow, project_id: str | None) -> InvalidInputError | None:
     """Return the refusal of an item whose key is that of another one. `Entries.plan` goes by the same rule."""
     what = "prompt" if item.prompt != row.prompt else "project"
-    same = item.prompt == row.prompt and (item.project_id in {None, row.project_id} or row.project_id is None)
-    if same:
+    if (item.prompt, item.project_id or project_id) == (row.prompt, row.project_id):
         return None
     advice = "use another key or another journal"
     return InvalidInputError(f"the key {item.key!r:.200} is that of another {what} in the journal: {advice}")

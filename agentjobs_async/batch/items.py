@@ -30,7 +30,7 @@ class BatchItem:
     Attributes:
         key: Your own name for it, by which it is known again: 1 to 512 characters, no control characters.
         prompt: What the agent is to do: text with more than white space.
-        project_id: `None` takes the session's.
+        project_id: `None` takes that of `Journal.add` or of the session, which the row of the item then names.
         context: A JSON object of your own, of up to 16 KiB, which comes back with the item's row and result; `None` for
             none. An item whose key has a row keeps the context of that row.
     """

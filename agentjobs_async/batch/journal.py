@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Final, Self, TextIO, overload
 
 from agentjobs_async import InvalidInputError, JobRef
-from agentjobs_async._validation import checked_bare_id, checked_count, checked_span
+from agentjobs_async._validation import checked_bare_id, checked_count, checked_id, checked_span
 from agentjobs_async.batch._planning import Planner, check, retry_row, retry_rows
 from agentjobs_async.batch._store.address import checked_place
 from agentjobs_async.batch._store.entries import Entries
@@ -134,17 +134,28 @@ class Journal:
             raise InvalidInputError("the journal is not open: use it inside of async with Journal.open(...)")
         return self._opened.entries
 
-    async def add(self, items: Iterable[BatchItem]) -> Refusals:
+    async def add(self, items: Iterable[BatchItem], *, project_id: str | None = None) -> Refusals:
         """Plan items, so that a later run needs none; one that is there already stays as it is.
 
-        Return the items that are refused, each with the reason: an item can't be sent, its key is that of another
-        prompt or project in the journal, or `items` has given its key before.
-        """
-        return await Planner(self._entries).plan_all(items)
+        Return the items that are refused, each with the reason: an item can't be sent or has no project, its key is
+        that of another prompt or project in the journal, or `items` has given its key before.
 
-    async def check(self, items: Iterable[BatchItem]) -> Refusals:
-        """Return the items that `add` would refuse, each with the reason, without planning any."""
-        return await check(self._entries, items)
+        Args:
+            items: The items.
+            project_id: The project of items that name none; `None` refuses these.
+
+        Raises:
+            InvalidInputError: `project_id` can be no project.
+        """
+        return await Planner(self._entries, _checked_project(project_id)).plan_all(items)
+
+    async def check(self, items: Iterable[BatchItem], *, project_id: str | None = None) -> Refusals:
+        """Return the items that `add` would refuse, each with the reason, without planning any.
+
+        Raises:
+            InvalidInputError: `project_id` can be no project.
+        """
+        return await check(self._entries, items, _checked_project(project_id))
 
     async def set_limits(self, limits: FleetLimits) -> None:
         """Keep limits in the journal; creates under way continue.
@@ -274,3 +285,7 @@ class Journal:
         """Return the journal of the same place, not open yet, to be changed: for the actions of a page."""
         found = self._opened
         return type(self)(Opened(found.place, read_only=False, clock=None, owner_timeout=found.owner_timeout))
+
+
+def _checked_project(project_id: str | None) -> str | None:
+    return None if project_id is None else checked_id("project_id", project_id)

@@ -35,6 +35,7 @@ def run_batch(
     max_sending: int | Kept = "kept",
     unknown_for: float | Kept = "kept",
     learn: bool | None = None,
+    other_service: bool = False,
 ) -> "Batch":
     """Return an async context manager over the results of many items, in the order in which they end.
 
@@ -77,6 +78,8 @@ def run_batch(
         learn: Whether the session's waits learn when to poll, as `wait_learned` does, from the jobs in the journal and
             those that end in this run; they do so after this run, too. `None` learns if the journal holds the durations
             of at least 20 jobs of a project. A session whose policy has a wait strategy of its own is left as it is.
+        other_service: Whether the journal is to belong to the session's service from now on, where an earlier run used
+            another one. Otherwise that is refused: jobs are known to the service alone that created them.
 
     Raises:
         InvalidInputError: An argument is invalid; the message says what is valid.
@@ -99,7 +102,8 @@ def run_batch(
     )
     if learn is not None:
         checked_flag("learn", learn)
-    return Batch(session, items, journal, settings, learn=learn)
+    checked_flag("other_service", other_service)
+    return Batch(session, items, journal, settings, learn=learn, other_service=other_service)
 
 
 class Batch(AsyncIterator[BatchResult]):
@@ -117,12 +121,14 @@ class Batch(AsyncIterator[BatchResult]):
         settings: Mapping[str, Any],
         *,
         learn: bool | None = None,
+        other_service: bool = False,
     ) -> None:
         self._session = session
         self._items = items
         self._journal = journal
         self._settings = settings
         self._learn = learn
+        self._other_service = other_service
         self._results: asyncio.Queue[BatchResult | BaseException | None] = asyncio.Queue()
         self._item_tasks: ItemTasks | None = None
         self._over = False
@@ -130,7 +136,8 @@ class Batch(AsyncIterator[BatchResult]):
     async def __aenter__(self) -> Self:
         if self._item_tasks is not None or self._over:
             raise InvalidInputError("a batch runs once: call run_batch again")
-        item_tasks = await open_run(self._session, self._journal, self._settings, "batch", learn=self._learn)
+        how: dict[str, Any] = {"learn": self._learn, "other_service": self._other_service}
+        item_tasks = await open_run(self._session, self._journal, self._settings, "batch", **how)
         self._item_tasks, limits = item_tasks, item_tasks.context.limits
         self._results = asyncio.Queue(limits.max_active)
         self._feed = Feed(item_tasks, self._items, limits.limit, self._run, self._deliver)

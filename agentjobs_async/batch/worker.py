@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from agentjobs_async import AgentJobsError, AgentJobsSession, InvalidInputError, JournalError
+from agentjobs_async._validation import checked_flag
 from agentjobs_async.batch._run.context import ItemRun, Phase
 from agentjobs_async.batch._run.item import run_item
 from agentjobs_async.batch._run.tasks import GRACE_SECONDS, ItemTasks, check_session_and_journal, noted_on, open_run
@@ -40,6 +41,7 @@ class BatchWorker:
         timeout: Seconds that the create and the wait of an item may take together in one run of its set; `None` for no
             bound. "kept" takes what the journal keeps, else 1800.
         on_result: A plain function that is called with each result; an exception that it raises is logged.
+        other_service: As in `run_batch`.
 
     Raises:
         InvalidInputError: An argument is invalid; the message says what is valid.
@@ -53,8 +55,10 @@ class BatchWorker:
         max_sending: int | Kept = "kept",
         timeout: float | Kept | None = "kept",
         on_result: Callable[[BatchResult], object] | None = None,
+        other_service: bool = False,
     ) -> None:
         check_session_and_journal(session, journal)
+        self._other_service = checked_flag("other_service", other_service)
         self._settings = given(max_sending=max_sending, timeout=timeout)
         self._session = session
         self.journal = journal
@@ -65,7 +69,9 @@ class BatchWorker:
     async def __aenter__(self) -> Self:
         if self._item_tasks is not None and self._item_tasks.phase < Phase.LEFT:
             raise InvalidInputError("the worker is open already: make another one")
-        self._item_tasks = await open_run(self._session, self.journal, self._settings, "worker")
+        self._item_tasks = await open_run(
+            self._session, self.journal, self._settings, "worker", other_service=self._other_service
+        )
         _ = self._item_tasks.start_helper(self._item_tasks.record_seen(), Phase.LEFT)
         return self
 
@@ -155,8 +161,8 @@ class BatchWorker:
         if throttles.refusal is None or throttles.succeeded:
             return None
         entries = self.journal._entries
-        planned = [project for project, _ in await entries.planned_projects(await entries.last_number())]
-        others = {project or self._session.project_id for project in planned} | item_tasks.projects()
+        planned = {project for project, _ in await entries.planned_projects(await entries.last_number())}
+        others = planned | item_tasks.projects()
         # After the queries: another set may have raised it meanwhile.
         if item_tasks.phase is Phase.RUNNING and all(throttles.is_refused(project) for project in others):
             return throttles.refusal

@@ -197,7 +197,7 @@ class Ending:
         try:
             async with asyncio.timeout(_LOOK_SECONDS):
                 async for row in self.journal.rows(State.ACTIVE):
-                    if row.project_id is not None and row.job_id is not None:
+                    if row.job_id is not None:
                         refs[JobRef(row.project_id, row.job_id)] = None
         except (JournalError, TimeoutError):
             pass

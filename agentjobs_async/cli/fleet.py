@@ -19,6 +19,7 @@ from agentjobs_async.cli._input.options import (
     COUNT,
     JSON_OPTION,
     MAX_SENDING,
+    OTHER_SERVICE,
     RUN_FOR,
     UNKNOWN_FOR,
     WRITTEN_FILE,
@@ -29,6 +30,7 @@ from agentjobs_async.cli._input.options import (
     journal_option,
     kept_timeout,
     limit_options,
+    project_option,
     service_options,
 )
 from agentjobs_async.cli._input.service import Service
@@ -61,6 +63,7 @@ _LONGEST_REASON: Final = 200  # characters
 )
 @input_options
 @journal_option(_JOURNAL)
+@project_option("Project of prompts that name none.")
 @limit_options(
     max_active=click.option(
         "--max-active",
@@ -89,18 +92,20 @@ _LONGEST_REASON: Final = 200  # characters
     show_default=True,
     help="Items in a chunk, which one worker takes.",
 )
-def submit(tasks: Tasks, journal: str, limits: Mapping[str, Any], chunk: int) -> int:
+def submit(tasks: Tasks, journal: str, project_id: str | None, limits: Mapping[str, Any], chunk: int) -> int:
     """Plan an item for each PROMPT, and hand them to the workers that use the same journal.
 
     Submitting the same again continues where a submission was cut off. The limits apply to all workers, at once.
     """
-    return run_action(lambda context: _submit(context, tasks, journal, limits, chunk))
+    return run_action(lambda context: _submit(context, tasks, journal, limits, project_id=project_id, chunk=chunk))
 
 
-async def _submit(context: Context, tasks: Tasks, address: str, changes: Mapping[str, Any], chunk: int) -> int:
+async def _submit(
+    context: Context, tasks: Tasks, address: str, changes: Mapping[str, Any], *, project_id: str | None, chunk: int
+) -> int:
     async with _shared(address) as journal:
         limits = await changed_limits(journal, changes)
-        refused = await submit_items(tasks.items, journal=journal, chunk=chunk)
+        refused = await submit_items(tasks.items, journal=journal, project_id=project_id, chunk=chunk)
     refusals = show_refused(context.screen, tasks, refused)
     context.screen.notice(
         f"{len(tasks.items) - len(refused):,} submitted, {len(refusals):,} refused; {_limits_text(limits)}."
@@ -133,6 +138,7 @@ async def _submit(context: Context, tasks: Tasks, address: str, changes: Mapping
 @click.option("--until-done", is_flag=True, help="End once every item of the journal has ended.")
 @RUN_FOR
 @service_options(emulator=True)
+@OTHER_SERVICE
 @JSON_OPTION
 def worker(journal: str, **how: Any) -> int:
     """Create and wait for what agentjobs submit planned, beside any number of other workers, until it is stopped.
@@ -158,6 +164,7 @@ async def _work(
     run_for: Duration | None,
     until_done: bool,
     as_json: bool,
+    other_service: bool,
 ) -> int:
     """Run submitted items until a signal stops the worker, or until all have ended, with their exit code."""
     async with AsyncExitStack() as stack:
@@ -174,13 +181,8 @@ async def _work(
         stack.enter_context(_QueueLogs(screen).shown())
         screen.notice(f"Working on {journal.name}; {shown}. Ctrl-C stops.")
         results: asyncio.Queue[BatchResult | None] = asyncio.Queue()
-        worker = BatchWorker(
-            session,
-            journal,
-            max_sending=limits.get("max_sending", "kept"),
-            timeout=limits.get("timeout", "kept"),
-            on_result=results.put_nowait,
-        )
+        kept = {name: limits.get(name, "kept") for name in ("max_sending", "timeout")}
+        worker = BatchWorker(session, journal, on_result=results.put_nowait, other_service=other_service, **kept)
         await _work_off(context, worker, results, display, chunks=chunks, run_for=run_for, until_done=until_done)
         counts = await _ended_counts(journal) if until_done else None
     if counts is not None:

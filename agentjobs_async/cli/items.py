@@ -11,6 +11,7 @@ from agentjobs_async import InvalidInputError
 from agentjobs_async._text import one_line
 from agentjobs_async.batch import Journal, Where
 from agentjobs_async.batch._planning import retried
+from agentjobs_async.batch._service import options_to
 from agentjobs_async.cli._input.options import MAX_TRIES, TEXT, filter_options, journal_before_keys
 from agentjobs_async.cli._input.records import Record, apparent_format, read_text, records_of
 from agentjobs_async.cli._output.columns import in_words
@@ -80,14 +81,14 @@ async def _retry_keys(context: Context, journal: str, keys: Sequence[str]) -> in
                 context.screen.notice(f"{key} ", ("refused", "bold red"), f": {described(error)}")
             else:
                 planned += 1
-        _show_planned(context, opened, journal, planned)
+        await _show_planned(context, opened, journal, planned)
     return ExitCode.COMPLETED if planned == len(keys) else ExitCode.FAILED
 
 
 async def _retry_items(context: Context, journal: str, where: Where, max_tries: int | None) -> int:
     """Plan all items again that meet `where`."""
     async with Journal.open(journal) as opened:
-        _show_planned(context, opened, journal, len(await opened.retry(where=where, max_tries=max_tries)))
+        await _show_planned(context, opened, journal, len(await opened.retry(where=where, max_tries=max_tries)))
     return ExitCode.COMPLETED
 
 
@@ -105,7 +106,7 @@ async def _show_retries(context: Context, journal: str, where: Where, max_tries:
     return ExitCode.COMPLETED
 
 
-def _show_planned(context: Context, journal: Journal, given: str, planned: int) -> None:
+async def _show_planned(context: Context, journal: Journal, given: str, planned: int) -> None:
     """Show how many were planned, and what sends them; `given` is the journal as the command was given it."""
     them = "it" if planned == 1 else "them"
     if not planned:
@@ -116,7 +117,8 @@ def _show_planned(context: Context, journal: Journal, given: str, planned: int) 
         )
     else:
         context.screen.notice(f"{_items(planned)} planned again. Send {them} with:")
-        context.screen.command(f"  {resume_command(given, [])}")
+        options = options_to(await journal._entries.service())
+        context.screen.command(f"  {resume_command(given, options)}")
 
 
 def _items(number: int) -> str:

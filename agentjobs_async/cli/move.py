@@ -5,6 +5,7 @@ import asyncio
 import click
 
 from agentjobs_async.batch import Journal, move_journal
+from agentjobs_async.batch._service import options_to
 from agentjobs_async.cli._input.options import TEXT
 from agentjobs_async.cli._output.hints import resume_command
 from agentjobs_async.cli._output.outcomes import ExitCode
@@ -42,12 +43,12 @@ async def _move(context: Context, source: str, target: str) -> int:
         screen.notice("If the old journal can't be opened any more, the same command continues with the move.")
         raise
     async with Journal.open(target, read_only=True) as journal:
-        counts = await journal.counts()
+        counts, options = await journal.counts(), options_to(await journal._entries.service())
         items = sum(counts.values())
         tries = f", with {rows - items} earlier tries" if rows > items else ""
         screen.notice(f"{items} items moved to {journal.name}{tries}: {tally(counts)}.")
     screen.notice("The old journal is closed for good; agentjobs status still shows it. Continue with:")
-    screen.command(f"  {resume_command(journal.address, [])}")
+    screen.command(f"  {resume_command(journal.address, options)}")
     if journal.is_shared:
         screen.notice("or, on each of many machines, with agentjobs worker: see its --help.")
     return ExitCode.COMPLETED

@@ -12,7 +12,15 @@ from attrs import frozen
 from agentjobs_async._text import span
 from agentjobs_async.batch import BatchItem, FleetLimits, Journal, State, check_items
 from agentjobs_async.batch.limits import Limits, in_force
-from agentjobs_async.cli._input.options import CREATE_RATE, MAX_ACTIVE, TEXT, FiniteNumber, input_options, limit_options
+from agentjobs_async.cli._input.options import (
+    CREATE_RATE,
+    MAX_ACTIVE,
+    TEXT,
+    FiniteNumber,
+    input_options,
+    limit_options,
+    project_option,
+)
 from agentjobs_async.cli._input.tasks import Refusal, Tasks, show_refusal, show_repeats
 from agentjobs_async.cli._output.columns import columns_of, cut_at_a_word, cut_in_the_middle, in_words
 from agentjobs_async.cli._output.outcomes import ExitCode
@@ -34,19 +42,18 @@ _HOUR: Final = 3600.0  # seconds
 )
 @input_options
 @click.option("--journal", metavar="FILE|URL", type=TEXT, help="What it has already is not sent.")
+@project_option("Project of prompts that name none: a journal knows them by it.")
 @limit_options(max_active=MAX_ACTIVE, create_rate=CREATE_RATE)
 @click.option(
     "--minutes", metavar="N", type=FiniteNumber(min=0, min_open=True), help="What each job is expected to take."
 )
 @click.option("--price", metavar="N", type=FiniteNumber(min=0), help="What each job is expected to cost.")
-def plan(
-    tasks: Tasks, journal: str | None, limits: Mapping[str, Any], minutes: float | None, price: float | None
-) -> int:
+def plan(tasks: Tasks, journal: str | None, limits: Mapping[str, Any], **how: Any) -> int:
     """Show what agentjobs run would send for the same prompts, and what it would refuse, without sending anything.
 
     The duration follows from --create-rate; with --minutes, from --max-active as well.
     """
-    return run_action(lambda context: show_plan(context, tasks, journal, limits, minutes=minutes, price=price))
+    return run_action(lambda context: show_plan(context, tasks, journal, limits, **how))
 
 
 @frozen
@@ -65,13 +72,19 @@ class Sending:
 
 
 async def sending_of(
-    tasks: Tasks, journal: str | None, *, limit: int | None = None, max_tries: int | None = 1
+    tasks: Tasks,
+    journal: str | None,
+    *,
+    project_id: str | None,
+    limit: int | None = None,
+    max_tries: int | None = 1,
 ) -> Sending:
     """Return what a run of these tasks would send: what is planned, what is new, then what is tried again.
 
     Args:
         tasks: The tasks.
         journal: The file or URL of the journal; `None` for none.
+        project_id: The project of tasks that name none; without one, a journal refuses them.
         limit: The number of items to start; `None` for all.
         max_tries: Failed and rejected items that had fewer tries are sent again; `None` for any number.
     """
@@ -92,7 +105,7 @@ async def sending_of(
                     planned.append(row.item)
                 elif row.state.has_failed and (max_tries is None or row.tries < max_tries):
                     retried.append(row.item)
-            refused, kept = await opened.check(tasks.items), await opened.limits()
+            refused, kept = await opened.check(tasks.items, project_id=project_id), await opened.limits()
     refused_keys = {item.key for item, _ in refused}
     new = [item for item in tasks.items if item.key not in known and item.key not in refused_keys]
     refusals = [*tasks.refusals, *(Refusal(item.key, str(why)) for item, why in refused)]
@@ -105,13 +118,14 @@ async def show_plan(
     journal: str | None,
     limits: Mapping[str, Any],
     *,
+    project_id: str | None,
     limit: int | None = None,
     max_tries: int | None = 1,
     minutes: float | None = None,
     price: float | None = None,
 ) -> int:
     """Show what a run would send, and what it would refuse and why."""
-    sending = await sending_of(tasks, journal, limit=limit, max_tries=max_tries)
+    sending = await sending_of(tasks, journal, project_id=project_id, limit=limit, max_tries=max_tries)
     show_sending(context.screen, tasks, sending, limits, minutes=minutes, price=price)
     return ExitCode.FAILED if sending.refusals else ExitCode.COMPLETED
 

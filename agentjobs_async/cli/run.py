@@ -12,6 +12,7 @@ from attrs import frozen
 
 from agentjobs_async import AgentJobsSession, InvalidInputError
 from agentjobs_async.batch import Batch, BatchItem, Journal, Refusals, State, Where, run_batch
+from agentjobs_async.batch._service import settle_service
 from agentjobs_async.batch.states import FAILED
 from agentjobs_async.cli._input import own_journals
 from agentjobs_async.cli._input.limits import Duration, kept_limits
@@ -22,6 +23,7 @@ from agentjobs_async.cli._input.options import (
     MAX_ACTIVE,
     MAX_SENDING,
     MAX_TRIES,
+    OTHER_SERVICE,
     RUN_FOR,
     TEXT,
     UNKNOWN_FOR,
@@ -103,6 +105,7 @@ def _run_options(command: Callable[..., int]) -> Any:
                 help="Poll at the ages at which earlier jobs ended.  [default: from 20 ended jobs of a project on]",
             ),
             service_options(emulator=True),
+            OTHER_SERVICE,
             JSON_OPTION,
         )
     ):
@@ -127,6 +130,7 @@ def run(tasks: Tasks, journal: str | None, *, dry_run: bool, is_confirmed: bool,
     it, and agentjobs resume continues it.
     """
     plan = {name: how[name] for name in ("limits", "limit", "max_tries")}
+    plan["project_id"] = how["service"].default_project
     if dry_run:
         return run_action(lambda context: show_plan(context, tasks, journal, **plan))
     if not is_confirmed and (code := _asked(tasks, journal, **plan)):
@@ -200,6 +204,7 @@ async def _run(
     out: str | None,
     report: str | None,
     as_json: bool,
+    other_service: bool,
     **settings: Any,
 ) -> int:
     """Plan the tasks and run the journal to its end; `settings` are those of `run_batch`.
@@ -220,9 +225,8 @@ async def _run(
         session = await stack.enter_async_context(service.session(screen.notice, hooks=[*display.hooks, jobs, silence]))
         place = journal or stack.enter_context(own_journals.new_journal(temporary=service.emulated))
         opened = await stack.enter_async_context(own_journals.open_for_run(place, own=is_own, max_tries=max_tries))
+        await _settle_service(screen, service, session, opened, other_service=other_service)
         timeout = (await kept_limits(screen, opened, limits)).timeout
-        if service.emulated:
-            await _show_lost_jobs(screen, opened)
         to_wait = service.wait_options(timeout, as_json=as_json)
         to_resume = _to_resume(service, settings, run_for=run_for, out=out, report=report, as_json=as_json)
         ending = Ending(context, opened, jobs, lines, display, to_resume, to_wait, max_tries, is_own, as_json)
@@ -243,6 +247,20 @@ async def _show_lost_jobs(screen: Screen, journal: Journal) -> None:
         )
 
 
+async def _settle_service(
+    screen: Screen, service: Service, session: AgentJobsSession, journal: Journal, *, other_service: bool
+) -> None:
+    """Refuse another service than the journal's before anything is planned; show what has changed since its last run.
+
+    Raises:
+        InvalidInputError: The journal belongs to another service, and `other_service` does not say that this is meant.
+    """
+    if (warning := await settle_service(session, journal._entries, other_service=other_service)) is not None:
+        screen.notice(f"{warning[:1].upper()}{warning[1:]}.")
+    if service.emulated:
+        await _show_lost_jobs(screen, journal)
+
+
 def _to_resume(
     service: Service,
     settings: Mapping[str, Any],
@@ -254,7 +272,6 @@ def _to_resume(
 ) -> list[str]:
     """Return the options with which `agentjobs resume` continues in the same way; the journal keeps the limits."""
     given = {
-        "--project": service.project_id,
         "--max-failures": settings["max_failures"],
         "--out": out,
         "--report": report,
@@ -281,7 +298,9 @@ class _Run:
     async def plan(self, tasks: Tasks) -> list[Refusal]:
         """Plan the tasks; show and return those that are refused."""
         try:
-            refused = await _planned(self.context.screen, self.journal, tasks.items, keeps=not self.ending.is_own)
+            refused = await _planned(
+                self.context.screen, self.journal, tasks.items, self.session.project_id, keeps=not self.ending.is_own
+            )
         except asyncio.CancelledError:
             if self.ending.is_own:  # nothing was sent, and the same command plans all of them again
                 own_journals.remove(self.journal.address)
@@ -342,13 +361,16 @@ class _Run:
         await batch.aclose()
 
 
-async def _planned(screen: Screen, journal: Journal, items: Sequence[BatchItem], *, keeps: bool) -> Refusals:
+async def _planned(
+    screen: Screen, journal: Journal, items: Sequence[BatchItem], project_id: str | None, *, keeps: bool
+) -> Refusals:
     """Plan all items and return the refused ones; show the progress, in a log every 5 s.
 
     Args:
         screen: The screen to write to.
         journal: The open journal.
         items: The items to plan.
+        project_id: The project of those that name none.
         keeps: Whether the journal outlives a signal that stops the planning.
 
     Raises:
@@ -359,7 +381,7 @@ async def _planned(screen: Screen, journal: Journal, items: Sequence[BatchItem],
     try:
         async with screen.live_view(progress.lines):
             for at in range(0, len(items), _AT_ONCE):
-                refused += await journal.add(items[at : at + _AT_ONCE])
+                refused += await journal.add(items[at : at + _AT_ONCE], project_id=project_id)
                 progress.came_to(min(at + _AT_ONCE, len(items)))
     except asyncio.CancelledError:
         kept = f"at least {progress.words}. The same command again plans the rest and continues"

@@ -14,6 +14,7 @@ from agentjobs_async import InvalidInputError, JournalError
 from agentjobs_async._text import span
 from agentjobs_async.batch import FleetLimits, Journal, JournalRow, State, Where
 from agentjobs_async.batch._monitoring import ActiveJobs, is_at_work, workers_of
+from agentjobs_async.batch._service import options_to
 from agentjobs_async.batch._store.file_lock import is_owned
 from agentjobs_async.batch.states import FAILED, open_in
 from agentjobs_async.cli._input.options import filter_options, journal_argument
@@ -112,13 +113,14 @@ async def _show_ways_on(context: Context, journal: Journal, given: str, counts: 
     screen = context.screen
     # The address of a shared journal may hold a password, which no command shows.
     place = journal.address if journal.is_shared else given
+    options = options_to(await journal._entries.service())
     if counts[State.UNKNOWN]:
         show_unknown(screen, await journal.unknown(), place)
     if open_in(counts):
         screen.notice("No process works on it; continue with:")
-        screen.command(f"  {resume_command(place, [])}")
+        screen.command(f"  {resume_command(place, options)}")
     else:
-        show_retry(screen, place, sum(counts[state] for state in FAILED), [])
+        show_retry(screen, place, sum(counts[state] for state in FAILED), options)
 
 
 async def _pages(journal: Journal, where: Where, counts: Mapping[State, int]) -> AsyncIterator[list[JournalRow]]:
@@ -266,7 +268,7 @@ async def _show_left_journals(context: Context, form: str) -> int:
 async def _show_left(context: Context, path: Path, form: str) -> Counter[Outcome]:
     try:
         async with Journal.open(path, read_only=True) as opened:
-            counts = await opened.counts()
+            counts, options = await opened.counts(), options_to(await opened._entries.service())
     except JournalError as error:  # one that is broken hides no other
         context.screen.notice(f"{path}: {described(error)}")
         return Counter({Outcome.ACTIVE: 1})
@@ -276,7 +278,7 @@ async def _show_left(context: Context, path: Path, form: str) -> Counter[Outcome
         context.screen.json_lines([{"journal": str(path), "in_use": in_use, "states": states}])
     else:
         words = tally(counts) if states else "nothing planned"
-        what_next, line = "continue with", resume_command(str(path), [])
+        what_next, line = "continue with", resume_command(str(path), options)
         if in_use:
             what_next, line = "a run is using it", str(path)
         elif not states:

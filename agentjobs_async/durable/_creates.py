@@ -105,13 +105,13 @@ class Creates:
         sent = await sending.run()
         if isinstance(sent, AgentJob):
             item.over = True
-            create.answer(entry_of(item.row, item.project_id, sent))
+            create.answer(entry_of(item.row, sent))
             if create.followed:
                 self._following.start(item.row, sent, last_create.get())
         elif sent.result is not None:
             item.over = True
             error = sent.result.error or AgentJobsError("the create gave no job")
-            create.answer(entry_of(item.row, item.project_id))
+            create.answer(entry_of(item.row))
             if create.followed:
                 self._following.tell(item.row, item.state, error)
 

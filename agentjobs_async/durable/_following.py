@@ -113,11 +113,11 @@ class Following:
     def entry(self, row: JournalRow) -> DurableEntry:
         """Return the entry of a row, with the job as it was seen last."""
         followed = self._followed.get(row.key)
-        return entry_of(row, self.session.project_id, None if followed is None else followed.job)
+        return entry_of(row, None if followed is None else followed.job)
 
     def take_up(self, row: JournalRow) -> None:
         """Follow the job of an active row, or tell of the end of one that has ended, unless that is being done."""
-        ref, known = ref_of_row(row, self.session.project_id), self._followed.get(row.key)
+        ref, known = ref_of_row(row), self._followed.get(row.key)
         if known is not None and (known.is_recorded or (known.state, known.ref) == (row.state, ref)):
             return
         if row.state is State.ACTIVE and ref is not None:

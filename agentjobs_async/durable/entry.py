@@ -32,15 +32,14 @@ class DurableEntry:
     error: str | None = None
 
 
-def ref_of_row(row: JournalRow, project_id: str | None) -> JobRef | None:
-    """Return the job of a row, which may name no project of its own; `None` without one."""
-    project_id = row.project_id or project_id
-    return None if row.job_id is None or project_id is None else JobRef(intern(project_id), row.job_id)
+def ref_of_row(row: JournalRow) -> JobRef | None:
+    """Return the job of a row; `None` without one."""
+    return None if row.job_id is None else JobRef(intern(row.project_id), row.job_id)
 
 
-def entry_of(row: JournalRow, project_id: str | None, job: AgentJob | None = None) -> DurableEntry:
-    """Return the entry of a row, whose project is `project_id` where it names none."""
-    return DurableEntry(row.key, row.state, ref_of_row(row, project_id), job, row.context or {}, row.error)
+def entry_of(row: JournalRow, job: AgentJob | None = None) -> DurableEntry:
+    """Return the entry of a row."""
+    return DurableEntry(row.key, row.state, ref_of_row(row), job, row.context or {}, row.error)
 
 
 def end_of_row(row: JournalRow, ref: JobRef | None, refusal: ResponseError | None) -> AgentJob | AgentJobsError:

@@ -72,6 +72,7 @@ class DurableJobs:
             whose outcome was unknown has a second end once `Journal.resolve` has settled it. `None` leaves each end to
             a process that has an `on_end`, at the same time or later.
         least_gap: Seconds from 0 on between two calls of `on_change` for one job.
+        other_service: As in `run_batch`.
 
     Raises:
         InvalidInputError: An argument is invalid; the message says what is valid.
@@ -85,6 +86,7 @@ class DurableJobs:
         on_change: OnChange | None = None,
         on_end: OnEnd | None = None,
         least_gap: float = 1.0,
+        other_service: bool = False,
     ) -> None:
         check_session_and_journal(session, journal)
         self._session = session
@@ -93,6 +95,7 @@ class DurableJobs:
         self._on_change = None if on_change is None else Callback("on_change", on_change)
         self._on_end = None if on_end is None else Callback("on_end", on_end)
         self._least_gap = checked_seconds("least_gap", least_gap, zero=True)
+        self._other_service = checked_flag("other_service", other_service)
         self._submitting: set[asyncio.Future[Any]] = set()
         self._is_open = self._closed = False
 
@@ -100,8 +103,8 @@ class DurableJobs:
         """Follow all jobs under way.
 
         Raises:
-            InvalidInputError: The journal is not open, or followed by other durable jobs of this process; or the block
-                was entered before.
+            InvalidInputError: The journal is not open, belongs to another service, or is followed by other durable jobs
+                of this process; or the block was entered before.
             JournalError: The journal can't be read or written.
         """
         if self._is_open or self._closed:
@@ -112,7 +115,10 @@ class DurableJobs:
             raise InvalidInputError(f"other durable jobs of this process follow the journal: {advice}")
         _FOLLOWED.add(entries)
         try:
-            self._item_tasks = await open_run(self._session, self._journal, {"timeout": None}, "durable")
+            limits, other_service = {"timeout": None}, self._other_service
+            self._item_tasks = await open_run(
+                self._session, self._journal, limits, "durable", other_service=other_service
+            )
         except BaseException:
             _FOLLOWED.discard(entries)
             raise
@@ -177,8 +183,9 @@ class DurableJobs:
                 start.
             JournalError: The journal can't be written.
         """
+        project_id = self._session.project_id if project_id is None else project_id
         item = checked_item(BatchItem(key, prompt, project_id, context))
-        if project_id is None and self._session.project_id is None:
+        if project_id is None:
             raise InvalidInputError("project_id is missing: pass it to submit or to the session")
         self._check_open()
         wait_for_create = checked_flag("wait_for_create", wait_for_create)

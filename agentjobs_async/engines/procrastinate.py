@@ -38,7 +38,9 @@ _RECONNECT_SECONDS: Final = 1.0  # before a worker that lost the queue starts ag
 _logger: Final = logging.getLogger("agentjobs_async.engines")
 
 
-async def submit(items: Iterable[BatchItem], *, journal: Journal, chunk: int = 100) -> Refusals:
+async def submit(
+    items: Iterable[BatchItem], *, journal: Journal, project_id: str | None = None, chunk: int = 100
+) -> Refusals:
     """Plan items, hand their keys to the workers, and return the refused items with the reason of each.
 
     To continue a submission that was interrupted, submit the same items again: rows that exist stay as they are, and
@@ -47,6 +49,7 @@ async def submit(items: Iterable[BatchItem], *, journal: Journal, chunk: int = 1
     Args:
         items: Any number of items; they are read lazily.
         journal: An open journal on PostgreSQL that is not read-only.
+        project_id: The project of items that name none; `None` refuses these.
         chunk: The number of keys in one task of the queue, from 1 to 1,000.
 
     Raises:
@@ -54,12 +57,12 @@ async def submit(items: Iterable[BatchItem], *, journal: Journal, chunk: int = 1
         JournalError: The database cannot be reached or written.
     """
     refused: Refusals = []
-    planner = Planner(journal._entries)
+    planner = Planner(journal._entries, project_id)
     remaining = iter(items)
     while page := list(islice(remaining, _PAGE)):
         plan = await planner.plan(page)
         refused += plan.refused
-        await defer([row.key for row in plan.rows], journal=journal, chunk=chunk)
+        await defer([row.key for _, row in plan.taken], journal=journal, chunk=chunk)
     return refused
 
 
@@ -96,6 +99,7 @@ async def run_worker(
     polling: float = 2.0,
     stop: asyncio.Event | None = None,
     on_result: Callable[[BatchResult], object] | None = None,
+    other_service: bool = False,
 ) -> None:
     """Run submitted items, beside any number of other workers on other machines, until `stop` is set.
 
@@ -115,15 +119,23 @@ async def run_worker(
         polling: Seconds between two looks for new tasks, in case a notification of the database was missed.
         stop: Stops the worker when it is set; `None` if only a cancellation stops it.
         on_result: A plain function that is called with each result.
+        other_service: As in `run_batch`.
 
     Raises:
-        InvalidInputError: An argument is out of bounds, or the journal is a file.
+        InvalidInputError: An argument is out of bounds, or the journal is a file, or it belongs to another service.
         JournalError: The database cannot be reached at the start. Later the worker waits for it.
         AuthError: The service refuses the key with 401 or 403, and no item of another project is left to run.
         NotSentError: The certificate of the service is not trusted, or the proxy refuses.
         SessionClosedError: The session was closed.
     """
-    async with BatchWorker(session, journal, max_sending=max_sending, timeout=timeout, on_result=on_result) as worker:
+    async with BatchWorker(
+        session,
+        journal,
+        max_sending=max_sending,
+        timeout=timeout,
+        on_result=on_result,
+        other_service=other_service,
+    ) as worker:
         await work_off(worker, chunks=chunks, stalled_after=stalled_after, polling=polling, stop=stop)
 
 

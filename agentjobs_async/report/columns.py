@@ -145,13 +145,15 @@ def block_line(rows: Sequence[JournalRow], *, prompts: bool = True, most: int = 
 def head_line(source: Source, **more: str) -> str:
     """Return what a page knows besides its rows, as one line of JSON.
 
-    `journal` is its name and `address` what commands name, `made` the time in milliseconds since the epoch, `pauses`
-    how often the server asked for no create and for how many seconds, `order` the states as they are shown, and
-    `commands` what can be done about an item, by its state. A live page has `more`.
+    `journal` is its name, `address` what commands name, `service` the options that lead them to its service, `made` the
+    time in milliseconds since the epoch, `pauses` how often the server asked for no create and for how many seconds,
+    `order` the states as they are shown, and `commands` what can be done about an item, by its state. A live page has
+    `more`.
     """
     head = {
         "journal": shown(source.journal.name, MAX_NAME_LENGTH),
         "address": source.journal.address,
+        "service": list(source.service),
         "made": round(source.made_at * 1000),
         "pauses": source.pauses,
         "order": list(State),

@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from agentjobs_async import InvalidInputError, JobRef
@@ -11,9 +12,13 @@ from agentjobs_async.report.texts import ACTING
 __all__ = ["COMMANDS", "Command", "commands_of", "found_job"]
 
 Command = tuple[str, tuple[str, ...]]
-"""What a command is for, and its words: `{key}`, `{journal}` and `{token}` stand for those of the item."""
+"""What a command is for, and its words: `{key}`, `{journal}` and `{token}` stand for those of the item.
 
-_RESUME: Final[Command] = ("Continue with the batch", ("agentjobs", "resume", "{journal}"))
+`{service}` stands for the options that lead to the journal's service, of which there may be none.
+"""
+
+_RESUME: Final[Command] = ("Continue with the batch", ("agentjobs", "resume", "{journal}", "{service}"))
+_GET: Final[Command] = ("Look at its job", ("agentjobs", "get", "{service}", "{token}"))
 _RETRY: Final[Command] = ("Try it again", ("agentjobs", "retry", "--journal", "{journal}", "{key}"))
 
 
@@ -31,10 +36,10 @@ COMMANDS: Final[dict[State, tuple[Command, ...]]] = {
     State.REJECTED: (_RETRY, _RESUME),
     State.ABANDONED: (_RETRY, _RESUME),
     State.ARCHIVED: (_RETRY, _RESUME),
-    State.ACTIVE: (_RESUME, ("Look at its job", ("agentjobs", "get", "{token}"))),
+    State.ACTIVE: (_RESUME, _GET),
     State.SENDING: (_RESUME,),
     State.PLANNED: (_RESUME,),
-    State.COMPLETED: (("Look at its job", ("agentjobs", "get", "{token}")),),
+    State.COMPLETED: (_GET,),
 }
 """What can be done about an item, by its state; the page's script fills in the same words."""
 
@@ -50,12 +55,19 @@ def found_job(text: str) -> JobRef | str:
     return JobRef.from_token(text) if "/" in text else text
 
 
-def commands_of(state: State, key: str, journal: str) -> list[tuple[str, str]]:
-    """Return what each command of an item without a job is for, and its line."""
-    values = {"{key}": key, "{journal}": journal}
+def commands_of(state: State, key: str, journal: str, service: Sequence[str]) -> list[tuple[str, str]]:
+    """Return what each command of an item without a job is for, and its line.
+
+    Args:
+        state: The state of the item.
+        key: Its key.
+        journal: The address of its journal.
+        service: The options that lead to the journal's service.
+    """
+    values: Mapping[str, Sequence[str]] = {"{key}": [key], "{journal}": [journal], "{service}": service}
     found = []
     for words, command in COMMANDS[state]:
-        filled = [values.get(word, word) for word in command]
+        filled = [part for word in command for part in values.get(word, [word])]
         # A key that begins with a dash would be read as an option.
         separator = ["--"] * (command[-1] == "{key}" and key.startswith("-"))
         found.append((words, " ".join(map(_quoted, [*filled[:-1], *separator, filled[-1]]))))

@@ -133,7 +133,11 @@ def rendered(
             figures=figures,
             rows=rows,
             wanting=sum(figures.counts[state] for state in _PLAIN_STATES),
-            commands=[(state, commands_of(state, "KEY", address)) for state in _PLAIN_STATES if figures.counts[state]],
+            commands=[
+                (state, commands_of(state, "KEY", address, source.service))
+                for state in _PLAIN_STATES
+                if figures.counts[state]
+            ],
             shown=lambda text: shown(text, _PLAIN_CHARACTERS),
             link=link_or_none,
             prompts=source.prompts,

@@ -43,7 +43,7 @@ async def write_junit(source: Source, stream: TextIO) -> None:
 
 def _write_case(writer: XMLGenerator, row: JournalRow, *, prompts: bool) -> None:
     seconds = job_seconds(row) or 0
-    case = {"name": _text(row.item_key), "classname": _text(row.project_id or "-"), "time": f"{seconds:.3f}"}
+    case = {"name": _text(row.item_key), "classname": _text(row.project_id), "time": f"{seconds:.3f}"}
     writer.startElement("testcase", case)  # type: ignore[arg-type] # a dict serves
     end = _ENDS[row.state]
     if end is not None:

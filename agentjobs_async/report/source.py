@@ -1,11 +1,13 @@
 """What a report is made of: a journal at one time."""
 
 import time
+from collections.abc import Sequence
 from typing import Self
 
 from attrs import field, frozen
 
 from agentjobs_async.batch import Journal
+from agentjobs_async.batch._service import options_to
 
 __all__ = ["Source"]
 
@@ -17,12 +19,14 @@ class Source:
     Attributes:
         journal: The open journal.
         prompts: Whether the report shows the prompts.
+        service: The options that lead a command to the journal's service; none before its first run.
         pauses: How often the server asked for no create of a project, and for how many seconds in all.
         made_at: The time of the report, in seconds since the epoch, by this process's clock.
     """
 
     journal: Journal
     prompts: bool = True
+    service: Sequence[str] = ()
     pauses: tuple[int, float] = (0, 0.0)
     made_at: float = field(factory=time.time)
 
@@ -34,4 +38,5 @@ class Source:
             InvalidInputError: The journal is not open.
             JournalError: The journal can't be read.
         """
-        return cls(journal, prompts, await journal._entries.pauses())
+        entries = journal._entries
+        return cls(journal, prompts, options_to(await entries.service()), await entries.pauses())

@@ -24,7 +24,7 @@ async def write_trace(source: Source, stream: TextIO) -> None:
     async for row in source.journal.rows():
         bar = _bar(row, source.made_at)
         if bar is not None:
-            projects.setdefault(row.project_id or "", []).append(bar)
+            projects.setdefault(row.project_id, []).append(bar)
     stream.write('{"displayTimeUnit":"ms","traceEvents":[')
     separator = "\n"
     for process, (project, bars) in enumerate(sorted(projects.items()), 1):

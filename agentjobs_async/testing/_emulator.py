@@ -169,19 +169,20 @@ class Emulator:
     def session(self, **settings: Any) -> "AgentJobsSession":
         """Return a session for this emulator, whose policy polls `speed` times as fast as the default one.
 
-        `settings` go to `AgentJobsSession`, and override the emulator's address, key and policy.
+        A journal that it serves refuses every session that is not of an emulator. `settings` go to `AgentJobsSession`,
+        and override the emulator's address, key and policy.
 
         Raises:
             RuntimeError: The emulator does not run yet, so it has no address.
         """
-        from agentjobs_async import AgentJobsSession  # noqa: PLC0415 - the emulator runs without the client
+        from agentjobs_async.testing._session import EmulatorSession  # noqa: PLC0415 - it runs without the client
 
         if self.port == 0:
             raise RuntimeError("the emulator does not run yet: make the session within async with Emulator()")
         own: dict[str, Any] = {"base_url": self.base_url, "api_key": self.api_key}
         if self._speed != 1:
             own["policy"] = _policy(self._speed)
-        return AgentJobsSession(**own | settings)
+        return EmulatorSession(**own | settings)
 
     def script(self, script: JobScript, *, prompt: str | None = None, project_id: str | None = None) -> None:
         """Set the script of jobs created from now on; the newest that matches applies, `None` matches any."""

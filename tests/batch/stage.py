@@ -117,7 +117,7 @@ class FakeSession:
 
     def __init__(self, duration: float = 0.0) -> None:
         self.duration = duration
-        self.project_id: str | None = None
+        self.project_id: str | None = "docs"
         self.answers: dict[str, list[Exception | float]] = {}
         self.ends: dict[str, str | BaseException] = {}
         self.agents: Counter[str] = Counter()
@@ -210,7 +210,7 @@ def _settle(found: asyncio.Future[AgentJob], end: AgentJob | BaseException) -> N
 
 
 def items(count: int, first: int = 0) -> list[BatchItem]:
-    return [BatchItem(f"k{number}", f"p{number}") for number in range(first, first + count)]
+    return [BatchItem(f"k{number}", f"p{number}", "docs") for number in range(first, first + count)]
 
 
 async def run(

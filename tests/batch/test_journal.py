@@ -47,11 +47,11 @@ async def sending(journal: Journal, *keys: str) -> None:
 
 async def test_rows(journal: Journal) -> None:
     """Rows come in order, with all that is known of them, all or those of one state."""
-    await journal.add([BatchItem("b", "two\nlines", "web"), BatchItem("a", "x\0y")])
+    await journal.add([BatchItem("b", "two\nlines", "web"), BatchItem("a", "x\0y")], project_id="docs")
     rows = [row async for row in journal.rows()]
     assert [(row.key, row.prompt, row.project_id, row.number) for row in rows] == [
         ("b", "two\nlines", "web", 1),
-        ("a", "x\0y", None, 2),
+        ("a", "x\0y", "docs", 2),
     ]
     assert rows[0].item == BatchItem("b", "two\nlines", "web")
     await sending(journal, "a")
@@ -72,7 +72,7 @@ async def test_rows(journal: Journal) -> None:
 async def test_add(journal: Journal) -> None:
     """Many items are planned at once; refused ones are given with their reasons, known ones stay as they are."""
     await journal.add(items(10))
-    changed = [BatchItem("k3", "another"), BatchItem("", "x"), *items(1200)]
+    changed = [BatchItem("k3", "another", "docs"), BatchItem("", "x"), *items(1200)]
     refusals = await journal.add(changed)
     assert [(item.key, str(error)[:20]) for item, error in refusals] == [
         ("", "key must have 1 to 5"),
@@ -80,12 +80,42 @@ async def test_add(journal: Journal) -> None:
     ]
     assert (await journal.counts())[State.PLANNED] == 1200
     assert [row.prompt async for row in journal.rows()] == [f"p{number}" for number in range(1200)]
-    assert len(await journal.add([BatchItem("", "x")])) == 1
+    assert len(await journal.add([BatchItem("", "x")], project_id="docs")) == 1
+
+
+async def test_the_project_of_planned_rows(journal: Journal) -> None:
+    """A planned row names its project, its own or the one of the call; an item without any is refused."""
+    todo = [BatchItem("own", "p", "web"), BatchItem("default", "p")]
+    for refusing in (journal.check, journal.add):
+        assert [(item.key, str(error)) for item, error in await refusing(todo)] == [
+            ("default", "project_id is missing: give the item one, or a default")
+        ]
+    assert await journal.add(todo, project_id="docs") == []
+    assert {row.key: row.project_id for row in await journal.rows()} == {"own": "web", "default": "docs"}
+    for project in ("", "a/../b\0", "."):
+        with pytest.raises(InvalidInputError, match="project_id must"):
+            await journal.add((), project_id=project)
+
+
+async def test_a_key_under_another_project(journal: Journal) -> None:
+    """Projects are compared as they are settled: a key is known under its project alone, whatever names that."""
+    await journal.add([BatchItem("k", "p")], project_id="docs")
+    for same in (
+        (BatchItem("k", "p", "docs"), None),
+        (BatchItem("k", "p"), "docs"),
+        (BatchItem("k", "p", "docs"), "web"),
+    ):
+        assert await journal.add([same[0]], project_id=same[1]) == []
+    for other in ((BatchItem("k", "p", "web"), "docs"), (BatchItem("k", "p"), "web")):
+        for refusing in (journal.check, journal.add):
+            refused = await refusing([other[0]], project_id=other[1])
+            assert [(item, "that of another project" in str(error)) for item, error in refused] == [(other[0], True)]
+    assert [row.project_id for row in await journal.rows()] == ["docs"]
 
 
 async def test_a_repeated_key(journal: Journal) -> None:
     """A key that comes twice is refused the second time, on the same page or a later one, by a check as by planning."""
-    twice = [BatchItem("k7", "p7"), *items(600), BatchItem("k9", "p9")]
+    twice = [BatchItem("k7", "p7", "docs"), *items(600), BatchItem("k9", "p9", "docs")]
     for refusing in (journal.check, journal.add, journal.check, journal.add):
         refused = await refusing(twice)
         assert [(item.key, str(error)) for item, error in refused] == [
@@ -157,7 +187,7 @@ async def test_retry(journal: Journal) -> None:
 
     An unknown item that is planned again has one try more as well.
     """
-    await journal.add([BatchItem("a", "x", "web", {"row": 1}), BatchItem("b", "x")])
+    await journal.add([BatchItem("a", "x", "web", {"row": 1}), BatchItem("b", "x")], project_id="docs")
     await sending(journal, "a")
     await journal._entries.mark_rejected("a", ValueError("no"), claim=await claim_of(journal._entries, "a"))
     assert await journal.retry("a") == "a#2"
@@ -200,7 +230,7 @@ async def test_items_not_tries(journal: Journal) -> None:
 
 async def test_retry_of_a_numbered_key(journal: Journal) -> None:
     """An item whose next key another item has is tried again under the key after it; that item is left alone."""
-    await journal.add([BatchItem(f"page#{number}", "the same") for number in range(1, 5)])
+    await journal.add([BatchItem(f"page#{number}", "the same") for number in range(1, 5)], project_id="docs")
     await let_refuse(journal, "page#1", "page#3")
     assert await journal.retry("page#1") == "page#5"
     assert await journal.retry(where=Where(states={"rejected"})) == ("page#6",)
@@ -280,14 +310,14 @@ async def test_each_change_has_its_time(journal: Journal) -> None:
 async def test_counts_by_item(journal: Journal) -> None:
     """An item that was planned again counts once, by its newest row; one of another prompt counts by itself."""
     keys = ["a", "b#2", "c#9", "d#99", "#7", "e#", "f#b", "7", "g#3 4", "ä#1'"]
-    await journal.add([BatchItem(key, "x") for key in keys])
+    await journal.add([BatchItem(key, "x") for key in keys], project_id="docs")
     again = keys
     for _ in range(2):
         await let_refuse(journal, *again)
         again = [await journal.retry(key) for key in again]
     assert {state: number for state, number in (await journal.counts()).items() if number} == {"planned": 10}
     assert {row.item_key: row.tries for row in await journal.rows()} == dict.fromkeys(keys, 3)
-    await journal.add([BatchItem("z", "y"), BatchItem("z#2", "z")])
+    await journal.add([BatchItem("z", "y"), BatchItem("z#2", "z")], project_id="docs")
     await let_refuse(journal, "z")
     assert {state: number for state, number in (await journal.counts()).items() if number} == {
         "planned": 11,
@@ -451,6 +481,14 @@ def _newer(path: Path) -> None:
     connection.close()
 
 
+def _another_state(path: Path) -> None:
+    apply_fault(path, "UPDATE agentjobs_journal SET fingerprint = 'f00d'")
+
+
+def _without_fingerprint(path: Path) -> None:
+    apply_fault(path, "ALTER TABLE agentjobs_journal DROP COLUMN fingerprint")
+
+
 def _before_release(path: Path) -> None:
     connection = sqlite3.connect(path)
     connection.execute(f"PRAGMA application_id = {0x414A6F62}")
@@ -487,6 +525,8 @@ BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
     "illegible schema": (_illegible_schema, "corrupt"),
     "flipped bit in an index": (_flipped_bit, "corrupt"),
     "newer": (_newer, "version"),
+    "of another development version": (_another_state, "version"),
+    "without a fingerprint": (_without_fingerprint, "version"),
     "before the first release": (_before_release, "version"),
     "newer in its log": (_newer_in_the_wal, "version"),
 }
@@ -495,7 +535,7 @@ BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
 async def test_unusable_files(path: Path) -> None:
     """Broken, foreign and newer files are refused with their reason, and left byte for byte as they are."""
     async with Journal.open(path) as journal:
-        await journal.add([*items(300), BatchItem("a-key-of-its-own", "x")])
+        await journal.add([*items(300), BatchItem("a-key-of-its-own", "x")], project_id="docs")
     whole = path.read_bytes()  # noqa: ASYNC240 - a test's own file
     found = {}
     for name, (fault, _) in BROKEN.items():
@@ -560,19 +600,21 @@ async def test_full_disk(path: Path) -> None:
         await journal.add(items(5))
         await set_pragma(journal, "max_page_count = 1")
         with pytest.raises(JournalError, match="disk is full") as caught:
-            await journal.add([BatchItem(f"big{number}", "x" * 10_000) for number in range(50)])
+            await journal.add([BatchItem(f"big{number}", "x" * 10_000) for number in range(50)], project_id="docs")
         assert caught.value.reason == "full"
         assert caught.value.__context__ is None
-        leaving = asyncio.ensure_future(journal.add([BatchItem("gone", "x" * 100_000)]))
+        leaving = asyncio.ensure_future(journal.add([BatchItem("gone", "x" * 100_000)], project_id="docs"))
         await asyncio.sleep(0)
         leaving.cancel()
         # What fits goes on, beside what does not.
         claim, big = await asyncio.gather(
-            journal._entries.claim("k0"), journal.add([BatchItem("big", "x" * 100_000)]), return_exceptions=True
+            journal._entries.claim("k0"),
+            journal.add([BatchItem("big", "x" * 100_000)], project_id="docs"),
+            return_exceptions=True,
         )
         assert (type(claim), type(big)) == (str, JournalError)
         await set_pragma(journal, "max_page_count = 100000")
-        await journal.add([BatchItem("big", "x" * 100_000)])
+        await journal.add([BatchItem("big", "x" * 100_000)], project_id="docs")
     assert states(await rows_of(path)) == {
         "k0": "sending",
         **{f"k{number}": "planned" for number in range(1, 5)},
@@ -609,11 +651,11 @@ async def test_killed_as_the_log_was_carried_over(path: Path) -> None:
 async def test_no_prompt_is_shown(file_journal: Journal, caplog: pytest.LogCaptureFixture) -> None:
     """No error of the database and no log shows anything of a prompt, not even that of the database's own library."""
     caplog.set_level(logging.DEBUG)
-    await file_journal.add([BatchItem("a", "a very private prompt")])
+    await file_journal.add([BatchItem("a", "a very private prompt")], project_id="docs")
     await file_journal.rows()
     await set_pragma(file_journal, "query_only = ON")
     with pytest.raises(JournalError) as caught:
-        await file_journal.add([BatchItem("b", "a very private prompt")])
+        await file_journal.add([BatchItem("b", "a very private prompt")], project_id="docs")
     shown = repr(caught.value) + str(caught.value.__cause__) + str(caught.value.__context__)
     assert "private" not in shown + caplog.text
 

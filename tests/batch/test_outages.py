@@ -54,7 +54,7 @@ async def test_one_at_a_time(file_journal: Journal) -> None:
     """After three unknown creates in a row, one at a time is sent, after 1 s doubling to 60 s, until one has a job."""
     service = Service(lambda _, __, now: gateway(504) if now < 400 else None, takes=0.0)
     await run(service, items(40), file_journal, max_active=1, unknown_for=0.0)
-    times = service.times[None]
+    times = service.times["docs"]
     gaps = [round(later - earlier) for earlier, later in itertools.pairwise(times)]
     assert gaps[:12] == [0, 0, 1, 2, 4, 8, 16, 32, 60, 60, 60, 60]
     assert set(gaps[14:]) == {0}
@@ -65,7 +65,7 @@ async def test_as_the_server_asks(file_journal: Journal) -> None:
     waits = iter([None, None, 90.0, 30.0, 86_400.0])
     service = Service(lambda *_: gateway(503, wait) if (wait := next(waits, -1.0)) != -1.0 else None, takes=0.0)
     await run(service, items(8), file_journal, max_active=1, unknown_for=0.0)
-    times = service.times[None]
+    times = service.times["docs"]
     assert [round(later - earlier) for earlier, later in itertools.pairwise(times)][:5] == [0, 0, 90, 30, 3600]
 
 
@@ -74,7 +74,7 @@ async def test_a_definite_answer_between(file_journal: Journal) -> None:
     faults = {number: rejected() if number % 3 == 2 else gateway(502) for number in range(30)}
     service = Service(lambda prompt, *_: faults[int(prompt[1:])], takes=0.0)
     await run(service, items(30), file_journal, max_active=1, unknown_for=0.0)
-    assert service.times[None][-1] < 1
+    assert service.times["docs"][-1] < 1
 
 
 @pytest.mark.parametrize("blocks", [True, False])
@@ -92,7 +92,7 @@ async def test_unknown_items_keep_their_slots(file_journal: Journal) -> None:
     """An unknown item keeps its slot of max_active for unknown_for seconds, since its agent may be at work."""
     service = Service(lambda prompt, *_: gateway(504) if prompt in {"p0", "p1"} else None, takes=0.0)
     await run(service, items(4), file_journal, max_active=2, unknown_for=100.0)
-    first, second, third, fourth = service.times[None]
+    first, second, third, fourth = service.times["docs"]
     assert second - first < 1
     assert third - first >= 100
     assert fourth - first < 102
@@ -149,7 +149,7 @@ async def test_an_outage_is_told(file_journal: Journal, caplog: pytest.LogCaptur
     warnings = [message for message in caplog.messages if "held back" in message]
     assert len(warnings) == 1
     assert warnings[0].startswith(
-        "all creates are held back, and sent one at a time until one is answered definitely: "
+        "creates of project docs are held back, and sent one at a time until one is answered definitely: "
     )
     assert "HTTP 503" in warnings[0]
 

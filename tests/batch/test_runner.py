@@ -272,7 +272,7 @@ async def test_a_retry_after_pauses_all_creates(file_journal: Journal, caplog: p
         assert batch.stats().paused_by is limited
         results = [result async for result in batch]
         assert batch.stats().paused_by is None
-    assert caplog.messages[0].startswith("all creates are held back for 500 s: HTTP 429")
+    assert caplog.messages[0].startswith("creates of project docs are held back for 500 s: HTTP 429")
     assert outcomes(results) == {f"k{number}": "completed" for number in range(4)}
     times = [at for at, _ in session.sent]
     assert times[1] - times[0] >= 500
@@ -407,10 +407,10 @@ async def test_full_journal_stops_the_planning(file_journal: Journal, monkeypatc
     """An item that can't be planned ends the run with a JournalError, after those before it."""
     real = file_journal._entries.plan
 
-    async def full(page: Sequence[BatchItem], source: str, number: int) -> dict[str, JournalRow]:
+    async def full(page: Sequence[BatchItem], mark: str, project_id: str | None) -> dict[str, JournalRow]:
         if any(item.key == "k2" for item in page):
             raise JournalError("no room", "full")
-        return await real(page, source, number)
+        return await real(page, mark, project_id)
 
     monkeypatch.setattr(file_journal._entries, "plan", full)
     session = FakeSession()
@@ -423,10 +423,10 @@ async def test_a_row_that_somebody_else_claimed(file_journal: Journal, monkeypat
     """A row that is not planned any more when its turn comes is left to whoever took it."""
     real = file_journal._entries.claim
 
-    async def late(key: str, project_id: str | None) -> Any:
+    async def late(key: str) -> Any:
         if key == "k1":
             assert await real(key)
-        return await real(key, project_id)
+        return await real(key)
 
     monkeypatch.setattr(file_journal._entries, "claim", late)
     session = FakeSession()
@@ -857,12 +857,36 @@ async def test_the_project_of_an_unknown_row(journal: Journal) -> None:
     assert result.job.project_id == "docs"
 
 
+async def test_another_default_project(journal: Journal) -> None:
+    """What was planned under one default project stays there in a run with another, where its key is refused."""
+    session = FakeSession()
+    await run(session, [BatchItem(f"k{number}", f"p{number}") for number in range(3)], journal, limit=1)
+    session.project_id = "web"
+    again = BatchItem("k0", "p0")
+    results = await run(session, [again], journal)
+    assert {result.ref.project_id for result in results if result.ref is not None} == {"docs"}
+    assert [(result.item, str(result.error)) for result in results if result.outcome == "rejected"] == [
+        (again, "the key 'k0' is that of another project in the journal: use another key or another journal")
+    ]
+    assert set(session.agents.values()) == {1}
+    assert {row.project_id for row in await journal.rows()} == {"docs"}
+
+
+async def test_a_session_without_a_project(journal: Journal) -> None:
+    """An item that names no project is refused where the session has none either; the others are sent."""
+    session = FakeSession()
+    session.project_id = None
+    results = await run(session, [BatchItem("without", "p"), BatchItem("with", "q", "docs")], journal)
+    assert outcomes(results) == {"without": "rejected", "with": "completed"}
+    assert session.agents == {"q": 1}
+
+
 async def test_result_names_the_item_as_it_was_given(journal: Journal) -> None:
     """A result's item equals the one that the run was given, though its row has the session's project by then."""
     session = FakeSession()
     session.project_id = "docs"
     session.answers = {"p0": [rejected()], "p1": [unknown()]}
-    todo = items(4)
+    todo = [BatchItem(f"k{number}", f"p{number}") for number in range(4)]
     results = await run(session, todo, journal)
     assert sorted((result.item for result in results), key=lambda item: item.key) == todo
     assert {result.row.project_id for result in results if result.row is not None} == {"docs"}

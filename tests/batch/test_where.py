@@ -21,7 +21,7 @@ async def filled(journal: Journal) -> Journal:
         BatchItem("broken", "Fix 100% of it", "web"),
         BatchItem("old", "fix_it", "docs"),
         BatchItem("refused", "Fix\0it", "web"),
-        BatchItem("planned", "Say 'fix' /%_", None),
+        BatchItem("planned", "Say 'fix' /%_", "api"),
     ]
     for hours, item in enumerate(reversed(planned)):
         set_clock(journal, NOW - 3600 * (4 - hours))

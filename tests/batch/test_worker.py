@@ -83,10 +83,10 @@ async def test_a_journal_that_fails(file_journal: Journal, monkeypatch: pytest.M
     """A journal that can't be written makes a set fail, and only that: it can be run again."""
     real, errors = file_journal._entries.claim, [JournalError("no room", "full")]
 
-    async def claim(key: str, project_id: str | None) -> Any:
+    async def claim(key: str) -> Any:
         if errors:
             raise errors.pop()
-        return await real(key, project_id)
+        return await real(key)
 
     monkeypatch.setattr(file_journal._entries, "claim", claim)
     await file_journal.add(items(3))
@@ -159,8 +159,8 @@ async def test_a_claim_that_is_cut_off(laid_out: str, monkeypatch: pytest.Monkey
         await one.add(items(1))
         asked = asyncio.Event()
 
-        async def silent(key: str, project_id: str | None) -> Any:
-            assert isinstance(await two._entries.claim(key, project_id), str)
+        async def silent(key: str) -> Any:
+            assert isinstance(await two._entries.claim(key), str)
             asked.set()
             await asyncio.Event().wait()
 
@@ -189,9 +189,9 @@ async def test_raised_limits_are_noticed(file_journal: Journal, monkeypatch: pyt
     loop, real = asyncio.get_running_loop(), file_journal._entries.claim
     asked: list[float] = []
 
-    async def claim(key: str, project_id: str | None) -> Any:
+    async def claim(key: str) -> Any:
         asked.append(loop.time())
-        return NoRoom(3600.0) if len(asked) < 3 else await real(key, project_id)
+        return NoRoom(3600.0) if len(asked) < 3 else await real(key)
 
     monkeypatch.setattr(file_journal._entries, "claim", claim)
     await file_journal.add(items(1))

@@ -42,7 +42,7 @@ def plan(db: str, *items: BatchItem) -> None:
 
     async def make() -> None:
         async with Journal.open(db) as journal:
-            await journal.add(items)
+            await journal.add(items, project_id="docs")
 
     asyncio.run(make())
 

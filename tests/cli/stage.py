@@ -53,11 +53,11 @@ def endless_planning() -> None:
     journal, pages = cast("Any", Journal), []
     add = journal.add
 
-    async def add_two_pages(*arguments: object) -> object:
+    async def add_two_pages(*arguments: object, **settings: object) -> object:
         pages.append(arguments)
         if len(pages) > 2:
             await asyncio.Event().wait()
-        return await add(*arguments)
+        return await add(*arguments, **settings)
 
     journal.add = add_two_pages
 

@@ -55,7 +55,7 @@ async def test_results_need_no_queries(db: str, count: int, monkeypatch: pytest.
         emulator.session(project_id="docs", hooks=display.hooks) as session,
         Journal.open(db) as journal,
     ):
-        await journal.add(BatchItem(f"k{number}", "x") for number in range(count))
+        await journal.add(BatchItem(f"k{number}", "x", "docs") for number in range(count))
         monkeypatch.setattr(Database, "read", counted)
         async with run_batch(session, (), journal=journal) as batch, display.shown(batch, journal):
             async for result in batch:

@@ -65,7 +65,7 @@ def test_first_status() -> None:
 def test_create_of_an_item(*, waits: bool) -> None:
     """The create of an item is reported once its job is recorded: when the wait begins, or with its end."""
     told: list[Change] = []
-    row = JournalRow("k", "x", None, State.PLANNED, None, None, None, datetime.now(UTC), 1)
+    row = JournalRow("k", "x", "docs", State.PLANNED, None, None, None, datetime.now(UTC), 1)
     changes = ItemChanges(told.append)
     changes.run = OneActive(row)
     changes(JobCreated(JOB, 0.1))

@@ -24,10 +24,10 @@ def test_the_printed_command_works(service: EmulatorThread) -> None:
     with Child("run", "a", env=environment) as child:
         child.until(" created").send(signal.SIGINT)
         assert child.ended() == 130
-    *program, resume, journal, url, address, project, project_id = shlex.split(child.stderr.splitlines()[-1])
+    *program, resume, journal, url, address = shlex.split(child.stderr.splitlines()[-1])
     assert program == [sys.executable, "-m", "agentjobs_async"]
     assert (url, address) == ("--base-url", service.emulator.base_url)
-    with Child(resume, journal, url, address, project, project_id, env=environment) as again:
+    with Child(resume, journal, url, address, env=environment) as again:
         again.until("-docs/b~%27 active").send(signal.SIGINT)
         assert again.ended() == 130
     assert service.emulator.agents_started == {"a": 1}

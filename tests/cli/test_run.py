@@ -308,7 +308,7 @@ def test_the_way_on(tasks: Path, db: str, capsys: Captured) -> None:
     told = capsys.readouterr().err
     assert "that the journal keeps" not in told
     assert re.search(r"Resume with:\n  .* resume \S+run.db --base-url \S+ ", told)
-    assert told.splitlines()[-1].endswith(" --project docs --max-failures 9 --for 9h")
+    assert told.splitlines()[-1].endswith(" --max-failures 9 --for 9h")
 
 
 def test_limits_in_the_journal(service: EmulatorThread, tasks: Path, db: str, capsys: Captured) -> None:
@@ -333,7 +333,7 @@ def test_a_run_that_stops_itself(service: EmulatorThread, tasks: Path, db: str, 
     assert run(tasks, db, "--for", "0.2s") == 4
     told = capsys.readouterr().err
     assert "The time is up (--for 0.2s).\n" in told
-    assert told.splitlines()[-1].endswith(" --project docs --for 0.2s")
+    assert told.splitlines()[-1].endswith(" --for 0.2s")
     service.live(prompt="p1")
     assert main(["run", "x", "--for", "1d"]) == 0
     assert main(["run", "x", "--for", "soon"]) == 2
@@ -361,8 +361,29 @@ def test_emulated_run_is_stopped(tasks: Path, db: str, capsys: Captured) -> None
         assert child.ended() == 130
     assert "and its jobs with it" in child.stderr
     assert child.stderr.endswith(" --emulator --json\n")
+    assert main(["status", db]) == 4
+    command = capsys.readouterr().err.splitlines()[-1]
+    assert command.endswith(f" resume {db} --emulator")
     assert main(["resume", "--emulator", db]) in {1, 4}
     assert "The jobs of an earlier emulator ended with it (" in capsys.readouterr().err
+
+
+def test_a_trial_goes_no_further(service: EmulatorThread, tasks: Path, db: str, capsys: Captured) -> None:
+    """The journal of a trial is refused for a service, by `run` before anything is planned, unless that is meant."""
+    assert main(["run", "--emulator", "--file", str(tasks), "--journal", db, "--limit", "1"]) in {1, 4}
+    capsys.readouterr()
+    for command in (["resume", db], ["run", "Another prompt", "--journal", db]):
+        assert main(command) == 2
+        refusal = capsys.readouterr().err
+        assert f"the journal belongs to an emulator, not to {service.emulator.base_url}, " in refusal
+        assert "or give --other-service if this is meant" in refusal
+    assert service.emulator.requests == ()
+    assert main(["resume", db, "--other-service"]) in {0, 1}
+    assert {job.project_id for job in service.emulator.jobs.values()} == {"docs"}
+    assert service.emulator.agents_started.total() == 2
+    capsys.readouterr()
+    assert main(["resume", db, "--emulator"]) == 2
+    assert f"the journal belongs to {service.emulator.base_url}, not to an emulator" in capsys.readouterr().err
 
 
 def test_second_signal_on_a_terminal(service: EmulatorThread, db: str) -> None:
@@ -421,7 +442,8 @@ def test_status_on_a_read_only_disk(service: EmulatorThread, tmp_path: Path, cra
 class SlowJournal:
     """Takes two seconds for each page; refuses every thousandth item."""
 
-    async def add(self, items: list[BatchItem]) -> list[Any]:
+    async def add(self, items: list[BatchItem], *, project_id: str) -> list[Any]:
+        assert project_id == "docs"
         await asyncio.sleep(2)
         return [(item, ValueError("no")) for item in items if int(item.key) % 1000 == 0]
 
@@ -431,7 +453,11 @@ async def test_a_log_is_told_now_and_then(capsys: Captured) -> None:
     """Where there is no terminal, a line every five seconds or more says how far planning is; refusals come back."""
     items = [BatchItem(str(number), "x") for number in range(1, 3_001)]
     journal: Any = SlowJournal()
-    assert [item.key for item, _ in await _planned(screen(), journal, items, keeps=True)] == ["1000", "2000", "3000"]
+    assert [item.key for item, _ in await _planned(screen(), journal, items, "docs", keeps=True)] == [
+        "1000",
+        "2000",
+        "3000",
+    ]
     assert capsys.readouterr() == ("", "1,500 of 3,000 are planned …\n3,000 of 3,000 are planned …\n")
 
 

@@ -50,7 +50,7 @@ def test_a_file_that_was_left(tmp_path: Path) -> None:
     async def plan() -> None:
         async with Journal.open(journal) as opened:
             await opened.add([BatchItem("1", "p", "docs"), BatchItem("2", "p", "docs")])
-            assert isinstance(await opened._entries.claim("2", "docs"), str)
+            assert isinstance(await opened._entries.claim("2"), str)
             assert await opened._entries.mark_unknown(
                 "2", OSError("no answer"), claim=await claim_of(opened._entries, "2")
             )

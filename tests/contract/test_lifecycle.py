@@ -97,7 +97,7 @@ async def test_journal_cancelled_while_closing(tmp_path: Path, *, whole_loop: bo
     """
     path = tmp_path / "run.db"
     journal = await Journal.open(path).__aenter__()
-    await journal.add([BatchItem("first", "x")])
+    await journal.add([BatchItem("first", "x")], project_id="docs")
     with closing(sqlite3.connect(path, isolation_level=None)) as busy:
         busy.execute("BEGIN IMMEDIATE")
         inserting, loop = asyncio.Event(), asyncio.get_running_loop()
@@ -107,7 +107,7 @@ async def test_journal_cancelled_while_closing(tmp_path: Path, *, whole_loop: bo
             "before_cursor_execute",
             lambda *_: loop.call_soon_threadsafe(inserting.set),  # from the thread that waits for the disk
         )
-        adding = asyncio.ensure_future(journal.add([BatchItem("second", "x")]))
+        adding = asyncio.ensure_future(journal.add([BatchItem("second", "x")], project_id="docs"))
         await inserting.wait()
         await let_go(20)
         leaving = asyncio.ensure_future(journal.aclose())

@@ -70,7 +70,7 @@ async def test_moving(emulator: Emulator, database: str, tmp_path: Path, monkeyp
     """The lines of a batch that began on one machine move its journal to the database, and complete it there."""
     _, move = blocks("many-machines", "sh")
     async with Journal.open(tmp_path / "run.db") as journal:
-        await journal.add([BatchItem("k0", "p0")])
+        await journal.add([BatchItem("k0", "p0")], project_id="docs")
     monkeypatch.setenv("AGENTJOBS_JOURNAL", database)
     assert (await shell(move, tmp_path))[0] == 0
     async with Journal.open(database, read_only=True) as journal:
@@ -82,7 +82,7 @@ async def test_moving(emulator: Emulator, database: str, tmp_path: Path, monkeyp
 async def chunk(database: str) -> tuple[str, list[str]]:
     """The URL of a journal of three items, and their keys."""
     async with Journal.open(database) as journal:
-        await journal.add([BatchItem(f"k{number}", f"p{number}") for number in range(3)])
+        await journal.add([BatchItem(f"k{number}", f"p{number}") for number in range(3)], project_id="docs")
     return database, ["k0", "k1", "k2"]
 
 

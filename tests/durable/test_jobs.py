@@ -58,6 +58,19 @@ async def test_another_job_of_a_key(emulator: Emulator, session: AgentJobsSessio
     assert emulator.agents_started == {"Hello": 1}
 
 
+async def test_a_key_of_another_default_project(emulator: Emulator, journal: Journal) -> None:
+    """After a change of the default project, a key of the old one is refused, and does not return its job."""
+    async with emulator.session(project_id="docs") as session, DurableJobs(session, journal) as jobs:
+        await jobs.submit("k", "Hello")
+    async with emulator.session(project_id="web") as session, DurableJobs(session, journal) as jobs:
+        with pytest.raises(InvalidInputError, match="another prompt or project"):
+            await jobs.submit("k", "Hello")
+        same = await jobs.submit("k", "Hello", project_id="docs")
+    assert same.ref is not None
+    assert same.ref.project_id == "docs"
+    assert emulator.agents_started == {"Hello": 1}
+
+
 async def test_submit_without_waiting_for_the_create(file_journal: Journal, listener: Listener) -> None:
     """It returns a planned entry while the create is not answered; the job is followed all the same."""
     script = JobScript(duration=0.2)

@@ -452,7 +452,7 @@ async def test_a_journal_that_moves_to_a_worker(journal: Journal, database: str,
     session = FakeSession()
     async with Journal.open(path) as file:
         await file.add(items(2))
-        await file._entries.claim("k1", "docs")
+        await file._entries.claim("k1")
         await file._entries.mark_created("k1", JobRef("docs", "job_1"))
     stop = asyncio.Event()
     working = asyncio.ensure_future(run_worker(session.session, journal, stop=stop, **SOON))

@@ -500,7 +500,7 @@ async def test_workers(database: str) -> None:
             assert status["workers"][0]["name"].endswith(f":{os.getpid()}")
             await worker.add([BatchItem("late", "Document it", "docs")])
             assert (await stream.block())["key"]["text"] == ["late"]
-            assert isinstance(await worker._entries.claim("late", "docs"), str)
+            assert isinstance(await worker._entries.claim("late"), str)
             assert await worker._entries.mark_unknown(
                 "late", OSError("no answer"), claim=await claim_of(worker._entries, "late")
             )

@@ -38,8 +38,10 @@ async def test_context(tmp_path: Path) -> None:
     """The fields of all contexts come last, one of a column's name as context.NAME, and none without the prompts."""
     path = tmp_path / "run.db"
     async with Journal.open(path) as journal:
-        await journal.add([BatchItem("a", "x", context={"title": "Start", "state": "Ohio"}), BatchItem("b", "y")])
-        await journal.add([BatchItem("c", "z", context={"tags": ["p"], "title": None, "seven": 7})])
+        await journal.add(
+            [BatchItem("a", "x", context={"title": "Start", "state": "Ohio"}), BatchItem("b", "y")], project_id="docs"
+        )
+        await journal.add([BatchItem("c", "z", context={"tags": ["p"], "title": None, "seven": 7})], project_id="docs")
     rows = list(csv.DictReader(StringIO(await report_of(path, format="csv"))))
     assert list(rows[0])[-5:] == ["prompt", "title", "context.state", "tags", "seven"]
     found = [[row[name] for name in ("title", "context.state", "tags", "seven")] for row in rows]

@@ -22,7 +22,9 @@ def test_times_in_markdown() -> None:
     times: dict[str, Any] = {
         name: datetime(2026, 11, 22, hour, 5, 9, 999_000, UTC) for hour, name in enumerate(TIMES, 8)
     }
-    row = JournalRow("a", "x", None, State.COMPLETED, "j", None, None, datetime.now(UTC), 1, **times, polls=7, tries=2)
+    row = JournalRow(
+        "a", "x", "docs", State.COMPLETED, "j", None, None, datetime.now(UTC), 1, **times, polls=7, tries=2
+    )
     head, _, line = table_of(row)
     assert head.endswith("| sent | created | seen | ended | polls | tries |")
     shown = " | ".join(f"2026-11-22 {hour:02}:05:09" for hour in range(9, 13))
@@ -33,8 +35,8 @@ def test_links_in_markdown() -> None:
     """A bare link keeps its underscores, in an error too; what would be markup in it is percent-encoded."""
     link = "https://code.example/my_org/my_repo/pull/7"
     rows = [
-        JournalRow("a_b", "x", None, State.COMPLETED, "job_1", f"{link}?a|b*", None, datetime.now(UTC), 1),
-        JournalRow("c", "x", None, State.REJECTED, None, None, f"see_also {link}_1, or_not", datetime.now(UTC), 2),
+        JournalRow("a_b", "x", "docs", State.COMPLETED, "job_1", f"{link}?a|b*", None, datetime.now(UTC), 1),
+        JournalRow("c", "x", "docs", State.REJECTED, None, None, f"see_also {link}_1, or_not", datetime.now(UTC), 2),
     ]
     lines = table_of(*rows)
     assert lines[3] == f"| a\\_b | completed | job\\_1 | <{link}?a%7Cb*> |  |{NO_TIMES}"
@@ -45,7 +47,7 @@ def test_what_github_makes_links_of() -> None:
     """Nothing in a cell is markup or ends its line; brackets that belong to a link stay in it, and no escapes do."""
     link = "https://code.example/a_b/_7_?x=(1)"
     error = f"l1\n| a | <script>x</script> `*z` ({link}) www.x.example/a_b_ https://( h"
-    row = JournalRow("k_1\n|", "x", None, State.REJECTED, None, link, error, datetime.now(UTC), 1)
+    row = JournalRow("k_1\n|", "x", "docs", State.REJECTED, None, link, error, datetime.now(UTC), 1)
     _, _, line = table_of(row)  # as cmark-gfm shows it right
     assert line == (
         rf"| k\_1 \| | rejected |  | <{link}> | l1 \| a \| \<script\>x\</script\> \`\*z\` (<{link}>)"
@@ -67,7 +69,7 @@ async def test_summary(tmp_path: Path) -> None:
 async def test_length(tmp_path: Path) -> None:
     """A summary stays below 1 MiB, and says how many items it leaves out."""
     async with Journal.open(tmp_path / "run.db") as journal:
-        await journal.add([BatchItem(f"{number:05}-{'k' * 490}", "p") for number in range(2500)])
+        await journal.add([BatchItem(f"{number:05}-{'k' * 490}", "p") for number in range(2500)], project_id="docs")
     summary = await report_of(tmp_path / "run.db", format="markdown")
     assert 900_000 < len(summary.encode()) < 1_048_576
     left_out = 2500 - sum(line.startswith("| 0") for line in summary.splitlines()) + 1  # the figures begin with 0, too

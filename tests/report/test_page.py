@@ -224,7 +224,9 @@ async def test_filters(browser: "Browser", written: Path) -> None:
 async def test_items_without_a_project(browser: "Browser", tmp_path: Path) -> None:
     """Items that get their project as they are sent are no further choice, and are left out by any."""
     async with Journal.open(tmp_path / "run.db") as journal:
-        await journal.add([BatchItem("a", "p", "docs"), BatchItem("b", "p", "billing"), BatchItem("c", "p")])
+        await journal.add(
+            [BatchItem("a", "p", "docs"), BatchItem("b", "p", "billing"), BatchItem("c", "p")], project_id="docs"
+        )
     async with opened(browser, await write(tmp_path / "run.db")) as visited:
         assert await visited.texts("#project option") == ["All projects", "billing", "docs"]
         assert len(await keys_shown(visited)) == 3

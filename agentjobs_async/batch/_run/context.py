@@ -70,11 +70,11 @@ class ItemRun:
 
     Attributes:
         row: Its row as it was read or recorded last.
-        item: What its result names: the item as the row had it at first, since a claim sets the project of the row.
+        item: What its result names: the item as the run was given it.
         state: Where its row is: planned, sending or active.
         since: Loop time of the last change of `state`.
         slot: Its slot of `max_active`, which it keeps until `end`.
-        ref: Its job, or the job's bare id where the row knows no project; `None` before it is known.
+        ref: Its job; `None` before it is known.
         claim: The claim under which its create is sent; `None` before that.
         watch: The wait for its job; `None` before that.
         phase: How far it is to go.
@@ -89,7 +89,7 @@ class ItemRun:
     state: State
     since: float
     slot: Slot
-    ref: JobRef | str | None = None
+    ref: JobRef | None = None
     claim: str | None = None
     watch: asyncio.Future[AgentJob] | None = None
     phase: Phase = Phase.RUNNING
@@ -98,13 +98,11 @@ class ItemRun:
     failures: int = 0
 
     @classmethod
-    def of(cls, row: JournalRow, context: RunContext) -> "ItemRun":
-        """Return the run of a row that is planned or active."""
-        ref: JobRef | str | None = row.job_id
-        if row.job_id is not None and row.project_id is not None:
-            ref = JobRef(row.project_id, row.job_id)
-        slot = context.slots.enter(row.project_id or context.session.project_id)
-        return cls(row, row.item, context, row.state, asyncio.get_running_loop().time(), slot, ref)
+    def of(cls, row: JournalRow, context: RunContext, item: BatchItem) -> "ItemRun":
+        """Return the run of an item whose row is planned or active."""
+        ref = None if row.job_id is None else JobRef(row.project_id, row.job_id)
+        slot = context.slots.enter(row.project_id)
+        return cls(row, item, context, row.state, asyncio.get_running_loop().time(), slot, ref)
 
     @property
     def cancelled_from(self) -> Phase:
@@ -115,11 +113,6 @@ class ItemRun:
     def key(self) -> str:
         """The key of its row."""
         return self.row.key
-
-    @property
-    def project_id(self) -> str | None:
-        """The project of its create: its own, else the session's."""
-        return self.row.project_id or self.context.session.project_id
 
     @property
     def left_seconds(self) -> float:
@@ -148,8 +141,7 @@ class ItemRun:
 
     def result(self, outcome: Outcome, error: Exception, job: AgentJob | None = None) -> BatchResult:
         """Return a result without an ended job."""
-        ref = self.ref if isinstance(self.ref, JobRef) else None
-        return BatchResult(self.item, outcome, job, error, ref, self.row)
+        return BatchResult(self.item, outcome, job, error, self.ref, self.row)
 
     def end(self) -> None:
         """End it and release its slot; that of an unknown item stays taken for a time: its agent may be at work."""

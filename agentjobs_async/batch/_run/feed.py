@@ -58,33 +58,31 @@ class PlannedRows:
 
     Args:
         entries: The journal's rows.
-        default: The project of rows that name none. A claim makes them name it: they are read with those that do.
         told: As of `earlier`.
     """
 
-    def __init__(self, entries: Entries, default: str | None, told: set[int]) -> None:
+    def __init__(self, entries: Entries, told: set[int]) -> None:
         self._entries = entries
-        self._default = default
         self._told = told
         self._last = 0
-        self._pages: dict[str | None, deque[JournalRow]] = {}
-        self._after: dict[str | None, int] = {}
+        self._pages: dict[str, deque[JournalRow]] = {}
+        self._after: dict[str, int] = {}
 
     async def open(self, last: int) -> None:
         """Find the projects of the planned rows up to the number `last`."""
         self._last = last
         for project, first in await self._entries.planned_projects(last):  # those with the lowest numbers first
-            self._after.setdefault(project or self._default, first - 1)
+            self._after[project] = first - 1
         self._pages = {project: deque() for project in self._after}
 
     def __bool__(self) -> bool:
         return bool(self._after)
 
-    def projects(self) -> Iterator[str | None]:
+    def projects(self) -> Iterator[str]:
         """Return the projects that may have rows left."""
         return iter(list(self._after))
 
-    async def next(self, wanted: Callable[[str | None], bool]) -> JournalRow | None:
+    async def next(self, wanted: Callable[[str], bool]) -> JournalRow | None:
         """Return the next row of a project that is wanted; `None` when none is, or there are no more."""
         for project in self.projects():
             if not wanted(project):
@@ -98,13 +96,12 @@ class PlannedRows:
                 return row
         return None
 
-    async def _fill(self, project: str | None) -> None:
+    async def _fill(self, project: str) -> None:
         size = max(_PAGE_ROWS // len(self._after), _SMALLEST_PAGE_ROWS)
         page, until = self._pages[project], self._last
-        projects = (project, None) if project == self._default else (project,)
         while not page and (
             found := await self._entries.page(
-                self._after[project], state=State.PLANNED, until=until, size=size, projects=projects
+                self._after[project], state=State.PLANNED, until=until, size=size, project=project
             )
         ):
             self._after[project] = found[-1].number
@@ -212,10 +209,11 @@ class Feed:
         # Rows that were read and can't begin yet: those of one project do not hold up another.
         self._backlog: dict[str | None, deque[JournalRow]] = {}
         self._told: set[int] = set()  # as of `earlier`
-        self._planned = PlannedRows(self._context.entries, self._context.session.project_id, self._told)
+        self._planned = PlannedRows(self._context.entries, self._told)
         self._earlier_read = False
         self._source_done = False
         self._is_silent = False
+        self._given: dict[int, BatchItem] = {}  # those that have not begun, by the numbers of their rows
         self._moved: list[asyncio.Event] = []  # not a set, whose order depends on addresses in memory
         self._context.slots.on_change = self.on_change
 
@@ -292,7 +290,7 @@ class Feed:
         anyway, or it has ended.
         """
         reader = _Iterator(iter(self._items)) if isinstance(self._items, Iterable) else _AsyncIterator(self._items)
-        planner = Planner(self._context.entries)
+        planner = Planner(self._context.entries, self._context.session.project_id)
         size = 1
         try:
             while True:
@@ -300,15 +298,16 @@ class Feed:
                 plan = await planner.plan(found)
                 for item, error in plan.refused:
                     yield BatchResult(item, Outcome.REJECTED, None, error)
-                rows = [row for row in plan.rows if row.number > last]
-                for row in rows:
+                taken = [(item, row) for item, row in plan.taken if row.number > last]
+                for item, row in taken:
+                    self._given[row.number] = item
                     yield row
                 if fault is not None:
                     raise fault
                 if not found:
                     return
                 # More at once while nothing but items of earlier runs comes: these take no room.
-                size = 1 if rows or plan.refused else 2 * len(found)
+                size = 1 if taken or plan.refused else 2 * len(found)
         finally:
             await reader.aclose()
 
@@ -344,7 +343,7 @@ class Feed:
         self._begin(row)
 
     async def _add_new(self, row: JournalRow) -> None:
-        self._backlog.setdefault(row.project_id or self._context.session.project_id, deque()).append(row)
+        self._backlog.setdefault(row.project_id, deque()).append(row)
         self.on_change()
         await self._room_to_read()  # before the next one is read, which may take for ever
 
@@ -378,7 +377,8 @@ class Feed:
 
     def _begin(self, row: JournalRow) -> None:
         self._begun += row.state is State.PLANNED
-        task = self._item_tasks.begin(row, self._run, self._caller_context)
+        item = self._given.pop(row.number, row.item)
+        task = self._item_tasks.begin(row, self._run, self._caller_context, item=item)
         task.add_done_callback(lambda _: self._notify())
         self._notify()
 

@@ -166,7 +166,7 @@ class ItemCreate:
         self.item.claim = None  # an earlier one says nothing about what is asked for now
         heartbeat = self.item.context.opened.heartbeat
         lease = self._lease = None if heartbeat is None else Lease(heartbeat)
-        claimed = await self.item.context.entries.claim(self.item.row.key, self.item.project_id)
+        claimed = await self.item.context.entries.claim(self.item.row.key)
         if isinstance(claimed, NoRoom):
             self._defer(claimed)
         if not isinstance(claimed, str):
@@ -206,7 +206,7 @@ class ItemCreate:
         try:
             job = await self.item.context.session.create_job(
                 self.item.row.prompt,
-                project_id=self.item.project_id,
+                project_id=self.item.row.project_id,
                 timeout=min(self.item.timeout, _LONGEST_CREATE_SECONDS),
                 label=self.item.row.item_key,  # of a retry too: its own key may be longer than a label
                 retry=False,  # here a 429, or a dead network, holds creates back
@@ -325,7 +325,7 @@ async def run_item(item: ItemRun) -> BatchResult | None:
         SessionClosedError: The session was closed.
     """
     try:
-        target: AgentJob | JobRef | str | Ended | None = item.ref
+        target: AgentJob | JobRef | Ended | None = item.ref
         resumed_from.set(item.row.traceparent)  # `None` unless an earlier run created the job
         if target is None:
             target = await ItemCreate(item).run()
@@ -339,9 +339,9 @@ async def run_item(item: ItemRun) -> BatchResult | None:
         item.over = True
 
 
-async def _wait(item: ItemRun, target: AgentJob | JobRef | str) -> BatchResult:
+async def _wait(item: ItemRun, target: AgentJob | JobRef) -> BatchResult:
     ended = await result_of(_watch(item, target))
-    job_id = item.ref.job_id if isinstance(item.ref, JobRef) else item.ref
+    job_id = None if item.ref is None else item.ref.job_id
     outcome, item.row = await record_end(item.context.entries, item.row.key, job_id, ended, item.polls)
     if isinstance(ended, AgentJob):
         error = AgentJobsError("its item was given another job meanwhile") if outcome is Outcome.UNFINISHED else None
@@ -349,7 +349,7 @@ async def _wait(item: ItemRun, target: AgentJob | JobRef | str) -> BatchResult:
     return item.result(outcome, ended, ended.last_job if isinstance(ended, WaitTimeoutError) else None)
 
 
-async def _watch(item: ItemRun, target: AgentJob | JobRef | str) -> AgentJob:
+async def _watch(item: ItemRun, target: AgentJob | JobRef) -> AgentJob:
     timeout = None if item.timeout == inf else item.timeout
     item.watch = item.context.session.watch(target, timeout=timeout)
     return await item.watch

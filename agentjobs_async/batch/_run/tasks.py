@@ -1,6 +1,7 @@
 """The items under way in one run, each in a task of its own, and how the run ends."""
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -11,15 +12,16 @@ from typing import Any, Final, Literal, Protocol
 
 from attrs import evolve
 
-from agentjobs_async import AgentJobsError, AgentJobsSession, InvalidInputError, JobRef, JournalError
+from agentjobs_async import AgentJobsError, AgentJobsSession, InvalidInputError, JournalError
 from agentjobs_async._loop.tasks import until_done
 from agentjobs_async.batch._learning import begin_learning, time_left
 from agentjobs_async.batch._run.context import ItemRun, Phase, RunContext
 from agentjobs_async.batch._run.slots import Slots
 from agentjobs_async.batch._run.throttle import REFUSED_SECONDS, throttles_of
+from agentjobs_async.batch._service import settle_service
 from agentjobs_async.batch._store.entries import Seen
 from agentjobs_async.batch._store.rows import JournalRow
-from agentjobs_async.batch.items import Outcome
+from agentjobs_async.batch.items import BatchItem, Outcome
 from agentjobs_async.batch.journal import Journal
 from agentjobs_async.batch.limits import FleetLimits, Limits, in_force
 from agentjobs_async.batch.states import State
@@ -34,6 +36,9 @@ SLOTS_KEPT: Final = (
     "unknown items keep all slots, since their agents may be at work; settle them to free the slots in the next run"
 )
 """The message where nothing else holds creates back."""
+
+
+_logger: Final = logging.getLogger("agentjobs_async.batch")
 
 
 class Polled(Protocol):
@@ -80,7 +85,13 @@ def noted_on(error: BaseException | None) -> Iterator[None]:
 
 
 async def open_run(
-    session: AgentJobsSession, journal: Journal, settings: Mapping[str, Any], kind: Kind, *, learn: bool | None = False
+    session: AgentJobsSession,
+    journal: Journal,
+    settings: Mapping[str, Any],
+    kind: Kind,
+    *,
+    learn: bool | None = False,
+    other_service: bool = False,
 ) -> "ItemTasks":
     """Return the tasks of a run that knows the creates, the pauses and the unknown items of earlier runs.
 
@@ -95,12 +106,15 @@ async def open_run(
             jobs try again after a minute, and on PostgreSQL each of their claims sees to the limits of all owners. In a
             file a worker has the journal's slots; durable jobs have none, since an item of theirs ends by its create.
         learn: As `learn` of `run_batch`.
+        other_service: As `other_service` of `run_batch`.
 
     Raises:
-        InvalidInputError: The journal is not open.
+        InvalidInputError: The journal is not open, or belongs to another service.
         JournalError: The journal can't be read or written.
     """
     entries = journal._entries
+    if (warning := await settle_service(session, entries, other_service=other_service)) is not None:
+        _logger.warning("%s", warning)
     entries.mask(session.mask)
     kept = await entries.limits()
     limits, count = _limits_of(kind, kept, in_force(kept, settings), is_shared=journal.is_shared)
@@ -111,7 +125,7 @@ async def open_run(
     slots, sending = Slots(count), asyncio.Semaphore(limits.max_sending)
     if count is not None and limits.unknown_for > 0:
         for project, age in await entries.unknown_ages(limits.unknown_for, count):
-            slots.keep(project or session.project_id, limits.unknown_for - age)
+            slots.keep(project, limits.unknown_for - age)
     item_tasks = ItemTasks(RunContext(session, journal._opened, entries, limits, throttles, slots, sending))
     await journal._opened.share_polls(item_tasks, kept.polls_per_second, session)
     return item_tasks
@@ -156,12 +170,17 @@ class ItemTasks:
         row: JournalRow,
         work: Callable[[ItemRun], Coroutine[Any, Any, None]],
         caller_context: Context | None = None,
+        *,
+        item: BatchItem | None = None,
     ) -> asyncio.Task[None]:
-        """Start an item that is planned or active, in a copy of `caller_context` or the current context."""
-        item = ItemRun.of(row, self.context)
-        item.phase = self.phase
-        task = asyncio.create_task(work(item), context=None if caller_context is None else caller_context.copy())
-        self._runs[task] = item
+        """Start an item that is planned or active, in a copy of `caller_context` or the current context.
+
+        Its result names `item`; `None` takes the item that the row holds.
+        """
+        run = ItemRun.of(row, self.context, item or row.item)
+        run.phase = self.phase
+        task = asyncio.create_task(work(run), context=None if caller_context is None else caller_context.copy())
+        self._runs[task] = run
         task.add_done_callback(self._on_end)
         return task
 
@@ -186,7 +205,7 @@ class ItemTasks:
                 item.row.key,
                 item.state,
                 now - item.since,
-                item.ref if isinstance(item.ref, JobRef) else None,
+                item.ref,
                 item.row.prompt,
                 item.row,
             )
@@ -195,7 +214,7 @@ class ItemTasks:
 
     def stats(self, *, stopped: bool = False) -> BatchStats:
         """Return a snapshot."""
-        refs = [item.ref for item in self.under_way() if isinstance(item.ref, JobRef)]
+        refs = [item.ref for item in self.under_way() if item.ref is not None]
         return evolve(
             self.counts(),
             next_create=self._next_create(),

@@ -3,14 +3,14 @@
 -- Times are seconds since the epoch by the database's clock, or by `given_now`.
 
 -- What a claim counts: none of these holds more.
-CREATE INDEX IF NOT EXISTS agentjobs_entries_active ON agentjobs_entries (state, (coalesce(project_id, '')))
+CREATE INDEX IF NOT EXISTS agentjobs_entries_active ON agentjobs_entries (state, project_id)
     WHERE state IN ('sending', 'active');
 CREATE INDEX IF NOT EXISTS agentjobs_entries_unknown ON agentjobs_entries (updated_at) WHERE state = 'unknown';
-CREATE INDEX IF NOT EXISTS agentjobs_entries_unknown_by_project ON agentjobs_entries ((coalesce(project_id, '')), updated_at)
+CREATE INDEX IF NOT EXISTS agentjobs_entries_unknown_by_project ON agentjobs_entries (project_id, updated_at)
     WHERE state = 'unknown';
 -- Items of an owner that may have died: planned again, though their chunk may have been done.
 CREATE INDEX IF NOT EXISTS agentjobs_entries_planned_again ON agentjobs_entries (number) WHERE state = 'planned' AND owner IS NOT NULL;
-CREATE INDEX IF NOT EXISTS agentjobs_entries_by_project ON agentjobs_entries ((coalesce(project_id, '')), sent_at)
+CREATE INDEX IF NOT EXISTS agentjobs_entries_by_project ON agentjobs_entries (project_id, sent_at)
     WHERE sent_at IS NOT NULL;
 
 CREATE OR REPLACE FUNCTION agentjobs_room(
@@ -49,7 +49,7 @@ BEGIN
         kept_before := CASE WHEN limits.unknown_for IS NULL THEN 'infinity' ELSE moment + skew END;
         SELECT count(*) INTO kept FROM (
             SELECT FROM agentjobs_entries
-                WHERE state = 'unknown' AND coalesce(project_id, '') = its_project
+                WHERE state = 'unknown' AND project_id = its_project
                     AND updated_at > kept_after AND updated_at < kept_before
                 LIMIT limits.max_active
         ) AS unknown;
@@ -77,18 +77,18 @@ BEGIN
     IF limits.create_scope = 'project' THEN
         of_project := its_project;
         SELECT count(*) INTO counted FROM (
-            SELECT FROM agentjobs_entries WHERE state = 'sending' AND coalesce(project_id, '') = its_project
+            SELECT FROM agentjobs_entries WHERE state = 'sending' AND project_id = its_project
                 LIMIT limits.create_count
         ) AS under_way;
         places := limits.create_count - counted;
         SELECT sent_at INTO last_sent FROM (
             (SELECT sent_at FROM agentjobs_entries
-                WHERE coalesce(project_id, '') = its_project AND sent_at > moment - limits.create_per AND sent_at < moment + skew
+                WHERE project_id = its_project AND sent_at > moment - limits.create_per AND sent_at < moment + skew
                     AND state <> 'sending'
                 ORDER BY sent_at DESC LIMIT places)
             UNION ALL
             (SELECT sent_at FROM agentjobs_sends
-                WHERE coalesce(project_id, '') = its_project AND sent_at > moment - limits.create_per AND sent_at < moment + skew
+                WHERE project_id = its_project AND sent_at > moment - limits.create_per AND sent_at < moment + skew
                 ORDER BY sent_at DESC LIMIT places)
         ) AS sends ORDER BY sent_at DESC OFFSET greatest(places - 1, 0) LIMIT 1;
     ELSE
@@ -121,11 +121,11 @@ BEGIN
     SELECT max(begun) INTO last_begun FROM (
         SELECT coalesce(claimed_at, sent_at) AS begun FROM agentjobs_entries
             WHERE sent_at > moment - gap AND sent_at < moment + skew
-                AND (limits.create_scope = 'all' OR coalesce(project_id, '') = its_project)
+                AND (limits.create_scope = 'all' OR project_id = its_project)
         UNION ALL
         SELECT sent_at FROM agentjobs_sends
             WHERE sent_at > moment - gap AND sent_at < moment + skew
-                AND (limits.create_scope = 'all' OR coalesce(project_id, '') = its_project)
+                AND (limits.create_scope = 'all' OR project_id = its_project)
     ) AS begun_within_gap;
     IF last_begun + gap > moment THEN
         wait := greatest(wait, last_begun + gap - moment);
@@ -135,7 +135,7 @@ END
 $$;
 
 CREATE OR REPLACE FUNCTION agentjobs_claim(
-    its_key text, its_claim text, its_owner text, its_project text, given_now double precision,
+    its_key text, its_claim text, its_owner text, given_now double precision,
     OUT wait double precision, OUT of_project text, OUT claimed bigint
 ) LANGUAGE plpgsql VOLATILE
 SET lock_timeout = '1s'
@@ -164,7 +164,7 @@ BEGIN
         RETURN;
     END IF;
 
-    SELECT coalesce(its_project, project_id, '') INTO planned_project FROM agentjobs_entries
+    SELECT project_id INTO planned_project FROM agentjobs_entries
         WHERE key = its_key AND state || '' = 'planned';
     IF NOT FOUND THEN
         RETURN;
@@ -185,7 +185,7 @@ BEGIN
     END IF;
     moment := coalesce(given_now, date_part('epoch', clock_timestamp()));
     UPDATE agentjobs_entries SET state = 'sending', claim = its_claim, owner = its_owner, error = NULL,
-            project_id = coalesce(its_project, project_id), sent_at = moment, claimed_at = moment, updated_at = moment,
+            sent_at = moment, claimed_at = moment, updated_at = moment,
             changed_at = moment
         WHERE key = its_key AND state || '' = 'planned';
     GET DIAGNOSTICS claimed = ROW_COUNT;

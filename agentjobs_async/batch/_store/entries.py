@@ -116,18 +116,24 @@ class Entries(Reader):
         """Set `mask`, which removes the API key from all text of a session's responses and errors."""
         self._mask = mask
 
-    async def plan(self, items: Sequence[BatchItem], source: str, page: int) -> dict[str, JournalRow]:
+    async def plan(self, items: Sequence[BatchItem], mark: str, project_id: str | None) -> dict[str, JournalRow]:
         """Plan some hundred items of different keys, and return their rows, whatever their states, by key.
 
         Left out are items whose key is that of another prompt or project, and those whose key came on an earlier page
         of the same source.
+
+        Args:
+            items: The items.
+            mark: What marks the rows of this page: 32 characters that name the source, then anything.
+            project_id: The project of items that name none; `None` where all of them name one.
         """
-        now, same = self._clock(), dict[str, Any](run=f"{source}.{page}")
+        now, same = self._clock(), dict[str, Any](run=mark)
         clock = now if isinstance(now, ColumnElement) else None
         same |= statements.planned_times(now) if clock is None else {}
         planning = statements.planning(self._database.backend.insert, clock)
         rows: list[dict[str, Any]] = [
-            {"key": item.key, "prompt": item.prompt, "project_id": item.project_id, **same} for item in items
+            {"key": item.key, "prompt": item.prompt, "project_id": item.project_id or project_id, **same}
+            for item in items
         ]
         # A column that most items leave empty is a parameter of those pages only that have it: it costs time.
         if any(item.context is not None for item in items):
@@ -159,11 +165,10 @@ class Entries(Reader):
         rows = await self.get_many(list(keys))
         return [new for key, new in keys.items() if key in rows and rows[key].retried_as == new]
 
-    async def claim(self, key: str, project_id: str | None = None) -> str | NoRoom | None:
+    async def claim(self, key: str) -> str | NoRoom | None:
         """Make a planned row `sending`, durably: only the caller that gets the claim may send its create.
 
-        With `project_id`, the row keeps that as its project. Return the claim; `NoRoom` when the limits of all owners
-        leave none; `None` when the row is not planned.
+        Return the claim; `NoRoom` when the limits of all owners leave none; `None` when the row is not planned.
         """
         if self._lock is not None:
             self._lock.check()
@@ -173,7 +178,6 @@ class Entries(Reader):
             "new_claim": claim,
             "new_time": None if isinstance(now, ColumnElement) else now,  # a server takes the time by itself
             "new_owner": self.owner,
-            "new_project": project_id,
         }
         try:
             _, rows = await self._database.write(self._database.backend.claim, parameters=parameters, claims=True)
@@ -356,6 +360,12 @@ class Entries(Reader):
     async def set_limits(self, limits: FleetLimits) -> None:
         """Change the limits of all owners of the journal."""
         await self._database.write(update(JOURNAL).values(limit_columns(limits)))
+
+    async def set_service(self, service: str, *, replaces: bool) -> str:
+        """Record the service that the journal belongs to, and return it; another one stays unless `replaces` is set."""
+        recording = update(JOURNAL).values(service=service)
+        await self._database.write(recording if replaces else recording.where(JOURNAL.c.service.is_(None)))
+        return await self.service() or service
 
     async def pause(self, seconds: float, project_id: str | None = None) -> None:
         """Record that the service wants no create of a project for `seconds`, also for a run after a restart.

@@ -4,7 +4,6 @@ import socket
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import cache
-from importlib.resources import files
 from math import ceil
 from typing import Any, Final
 from weakref import WeakSet
@@ -35,8 +34,8 @@ from agentjobs_async.batch._store.schema import (
     APPLICATION,
     ENTRIES,
     FOLLOWED_INDEX,
+    FUNCTIONS,
     JOURNAL,
-    LAYOUT,
     METADATA,
     RETRIED_INDEX,
     SERVER_METADATA,
@@ -68,12 +67,10 @@ _WORDS: Final[dict[JournalReason, str]] = {
     "locked": "another transaction has locked it",
     "io": "it can't be reached, read or written",
 }
-_FUNCTIONS: Final = files("agentjobs_async.batch._store").joinpath("claims.sql")
-"""The statements that create the functions by which rows are claimed, and their indexes."""
 
 
 def _claim() -> Select[Any]:
-    texts = [bindparam(name, type_=String) for name in ("its_key", "new_claim", "new_owner", "new_project")]
+    texts = [bindparam(name, type_=String) for name in ("its_key", "new_claim", "new_owner")]
     found = func.agentjobs_claim(*texts, bindparam("new_time", type_=Double))
     cells = found.table_valued("wait", "of_project", "claimed").c
     return select(cells.wait, cells.of_project, cells.claimed)
@@ -173,18 +170,26 @@ async def lay_out(connection: AnyConnection, name: str, *, writing: bool) -> Non
         # One at a time: of two owners that begin at once, both would find no table.
         await connection.execute(text("SELECT pg_advisory_xact_lock(:application)"), {"application": APPLICATION})
     if await _has_table(connection, ENTRIES):
-        # The layout alone: another one may not have all columns.
-        layout = select(JOURNAL.c.layout)
-        found = (await connection.execute(layout)).scalar_one() if await _has_table(connection, JOURNAL) else 0
-        if found != LAYOUT:
-            raise JournalError(f"journal {name}: {other_layout(found)}; the database is left as it is", "version")
+        if (words := other_layout(*await _layout(connection))) is not None:
+            raise JournalError(f"journal {name}: {words}; the database is left as it is", "version")
     elif not writing:
         raise JournalError(f"journal {name}: there is none in this database", "io")
     else:
         await connection.run_sync(METADATA.create_all)
         await connection.run_sync(SERVER_METADATA.create_all)
         await connection.execute(postgresql.insert(JOURNAL).values(first_row()).on_conflict_do_nothing())
-        await connection.exec_driver_sql(_FUNCTIONS.read_text("utf-8"))
+        await connection.exec_driver_sql(FUNCTIONS.read_text("utf-8"))
+
+
+async def _layout(connection: AnyConnection) -> tuple[int, str | None]:
+    """Return number and fingerprint of a journal's layout, the number first: another one may lack a column."""
+    if not await _has_table(connection, JOURNAL):
+        return 0, None
+    number = (await connection.execute(select(JOURNAL.c.layout))).scalar_one()
+    columns = await connection.run_sync(lambda found: inspect(found).get_columns(JOURNAL.name))
+    if JOURNAL.c.fingerprint.name not in {column["name"] for column in columns}:
+        return number, None
+    return number, (await connection.execute(select(JOURNAL.c.fingerprint))).scalar_one()
 
 
 async def _has_table(connection: AnyConnection, table: Table) -> bool:

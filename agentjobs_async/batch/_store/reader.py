@@ -9,7 +9,16 @@ from sqlalchemy import ColumnElement, Select, Subquery, and_, case, func, or_, s
 
 from agentjobs_async import ResponseError
 from agentjobs_async.batch._store.connections import Stamp
-from agentjobs_async.batch._store.rows import JournalRow, Move, legible, moves_of, refusal_of, rows_of, text_or_none
+from agentjobs_async.batch._store.rows import (
+    JournalRow,
+    Move,
+    legible,
+    moves_of,
+    refusal_of,
+    rows_of,
+    text_of,
+    text_or_none,
+)
 from agentjobs_async.batch._store.schema import (
     ENTRIES,
     JOURNAL,
@@ -57,12 +66,12 @@ class Reader:
         state: State | str | None = None,
         until: int | None = None,
         size: int = _PAGE_ROWS,
-        projects: tuple[str | None, ...] | None = None,
+        project: str | None = None,
         where: Where | None = None,
         newest: bool = False,
         max_tries: int | None = None,
     ) -> list[JournalRow]:
-        """Return the next `size` rows above the number `after` and up to `until`; with `projects`, those of these.
+        """Return the next `size` rows above the number `after` and up to `until`; with `project`, those of it.
 
         With `where`, they meet its conditions; with `newest`, they were not tried again; with `max_tries`, they have
         had fewer tries.
@@ -70,7 +79,7 @@ class Reader:
         met = [_ROW.number > after, *conditions(where, self._clock())]
         met += [_ROW.state == State(state)] if state is not None else []
         met += [_ROW.number <= until] if until is not None else []
-        met += [or_(*map(_ROW.project_id.is_not_distinct_from, projects))] if projects is not None else []
+        met += [_ROW.project_id == project] if project is not None else []
         met += [_ROW.retried_as.is_(None)] if newest else []
         met += [func.coalesce(_ROW.tries, 1) < max_tries] if max_tries is not None else []
         return rows_of(await self._database.read(ROWS.where(*met).order_by(_ROW.number).limit(size)))
@@ -129,18 +138,18 @@ class Reader:
         legible(lambda: [counts.update({State(state): number}) for state, number in map(tuple, found)])
         return dict(counts)
 
-    async def planned_projects(self, until: int) -> list[tuple[str | None, int]]:
+    async def planned_projects(self, until: int) -> list[tuple[str, int]]:
         """Return the projects of planned rows up to the number `until`, each with the number of its first such row."""
         first = func.min(_ROW.number).label("first")
         planned = select(_ROW.project_id, first).where(_ROW.state == State.PLANNED, _ROW.number <= until)
         found = await self._database.read(planned.group_by(_ROW.project_id).order_by(first))
-        return legible(lambda: [(text_or_none(row.project_id), row.first) for row in found])
+        return legible(lambda: [(text_of(row.project_id), row.first) for row in found])
 
-    async def planned_counts(self) -> dict[str | None, int]:
-        """Return the number of planned rows of each project; `None` stands for rows that name none."""
+    async def planned_counts(self) -> dict[str, int]:
+        """Return the number of planned rows of each project."""
         planned = select(_ROW.project_id, func.count()).where(_ROW.state == State.PLANNED)
         found = await self._database.read(planned.group_by(_ROW.project_id))
-        return legible(lambda: {text_or_none(project): number for project, number in map(tuple, found)})
+        return legible(lambda: {text_of(project): number for project, number in map(tuple, found)})
 
     async def last_number(self) -> int:
         """Return the number of the last row; 0 without any."""
@@ -158,6 +167,11 @@ class Reader:
     async def identity(self) -> str:
         """Return the journal's identity, which no other journal has; a move takes it along."""
         return str((await self._database.read(select(JOURNAL.c.identity)))[0][0])
+
+    async def service(self) -> str | None:
+        """Return the service that the journal belongs to; `None` before its first run."""
+        found = await self._database.read(select(JOURNAL.c.service))
+        return legible(lambda: text_or_none(found[0].service))
 
     async def moves(self) -> dict[str, Move]:
         """Return the moves that the journal has recorded, by their directions."""
@@ -177,7 +191,7 @@ class Reader:
         active = select(_ROW.owner, func.count()).where(_ROW.state.in_([State.SENDING, State.ACTIVE]))
         return dict(map(tuple, await self._database.read(active.where(_ROW.owner.is_not(None)).group_by(_ROW.owner))))
 
-    async def sent_ages(self, seconds: float, most: int) -> list[tuple[str | None, float]]:
+    async def sent_ages(self, seconds: float, most: int) -> list[tuple[str, float]]:
         """Return the project and the age in seconds of the last `most` creates of each project, newest first.
 
         Left out are those older than `seconds`, and those whose time lies ahead: the clock was wrong.
@@ -189,7 +203,7 @@ class Reader:
         )
         return await self._ages(_ages_of_newest(union_all(*sends).subquery(), moment, most))
 
-    async def unknown_ages(self, seconds: float, most: int) -> list[tuple[str | None, float]]:
+    async def unknown_ages(self, seconds: float, most: int) -> list[tuple[str, float]]:
         """Return the project and the age in seconds of the last `most` rows of each project that became unknown.
 
         The newest come first, and none is older than `seconds`.
@@ -199,7 +213,7 @@ class Reader:
         unknown = select(_ROW.project_id, _ROW.updated_at).where(_ROW.state == State.UNKNOWN, became)
         return await self._ages(_ages_of_newest(unknown.subquery(), moment, most))
 
-    async def active_ages(self, seconds: float, most: int) -> list[tuple[str | None, float]]:
+    async def active_ages(self, seconds: float, most: int) -> list[tuple[str, float]]:
         """Return project and age in seconds of up to `most` active jobs that were seen in the last `seconds`."""
         moment = seconds_of(self._clock())
         active = select(_ROW.project_id, (moment - _ROW.created_at).label("age")).where(
@@ -214,14 +228,14 @@ class Reader:
         found = await self._database.read(silence)
         return legible(lambda: None if found[0].age is None else max(float(found[0].age), 0.0))
 
-    async def durations(self, most: int) -> list[tuple[str | None, float, int, bool]]:
+    async def durations(self, most: int) -> list[tuple[str, float, int, bool]]:
         """Return project, seconds, polls and whether it has ended of the last `most` jobs, newest row first.
 
         The seconds go from the create to the end, or for a job that was given up while it was active, to when that was
         known last.
         """
         found = map(tuple, await self._database.read(_durations(most)))
-        return legible(lambda: [(text_or_none(name), float(s), int(polls), bool(end)) for name, s, polls, end in found])
+        return legible(lambda: [(text_of(name), float(s), int(polls), bool(end)) for name, s, polls, end in found])
 
     async def paused_for(self) -> dict[str | None, float]:
         """Return for each paused project the seconds for which the server still wants no create of it."""
@@ -237,9 +251,9 @@ class Reader:
         row = (await self._database.read(pauses))[0]
         return legible(lambda: (int(row.times or 0), float(row.seconds or 0)))
 
-    async def _ages(self, statement: Select[Any]) -> list[tuple[str | None, float]]:
+    async def _ages(self, statement: Select[Any]) -> list[tuple[str, float]]:
         found = await self._database.read(statement)
-        return legible(lambda: [(text_or_none(row.project_id), max(float(row.age), 0.0)) for row in found])
+        return legible(lambda: [(text_of(row.project_id), max(float(row.age), 0.0)) for row in found])
 
 
 def _is_within(time: ColumnElement[Any], moment: ColumnElement[float], seconds: float) -> ColumnElement[bool]:

@@ -25,7 +25,6 @@ class JournalRow:
     """What a journal knows of one item, or of one try of it.
 
     Attributes:
-        project_id: `None` while no job is created, for an item of the session's own project.
         job_id: The job's id; `None` before it is known, and always in the state `unknown`.
         pr_link: The link of the ended job's pull request, as the server gave it; `None` without one.
         error: Why the state is what it is, or what ended the last wait; `None` where nothing went wrong.
@@ -47,7 +46,7 @@ class JournalRow:
 
     key: str
     prompt: str = field(repr=False)
-    project_id: str | None
+    project_id: str
     state: State = field(converter=State)
     job_id: str | None
     pr_link: str | None
@@ -209,15 +208,20 @@ def _context(cell: Any) -> dict[str, Any] | None:
     raise TypeError
 
 
-def text_or_none(cell: object) -> str | None:
+def text_of(cell: object) -> str:
     """Return a cell's text.
 
     Raises:
         TypeError: It holds something else, as SQLite allows.
     """
-    if cell is None or isinstance(cell, str):
+    if isinstance(cell, str):
         return cell
     raise TypeError
+
+
+def text_or_none(cell: object) -> str | None:
+    """Return a cell's text, as `text_of` does; `None` for an empty one."""
+    return None if cell is None else text_of(cell)
 
 
 def legible(read: Callable[[], T]) -> T:

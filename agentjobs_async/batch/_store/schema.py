@@ -1,7 +1,10 @@
 """The tables of a journal, the same on SQLite and PostgreSQL, and the numbers that identify their layout."""
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from functools import cache
+from hashlib import sha256
+from importlib.resources import files
 from typing import Any, Final
 from uuid import uuid4
 
@@ -91,7 +94,7 @@ ENTRIES: Final = Table(
     Column("number", Integer().with_variant(BigInteger(), "postgresql"), primary_key=True),
     Column("key", String, nullable=False, unique=True),
     Column("prompt", AnyText, nullable=False),
-    Column("project_id", String),
+    Column("project_id", String, nullable=False),
     Column("state", String, nullable=False),
     Column("job_id", String),
     Column("pr_link", Text),
@@ -155,7 +158,7 @@ SENDS: Final = Table(
     "agentjobs_sends",
     METADATA,
     Column("number", Integer, primary_key=True),
-    Column("project_id", String),
+    Column("project_id", String, nullable=False),
     Column("sent_at", Float(53)),
     Index("agentjobs_sends_by_sending", "sent_at"),
 )
@@ -190,7 +193,9 @@ JOURNAL: Final = Table(
     METADATA,
     Column("only", SmallInteger, primary_key=True, autoincrement=False),
     Column("layout", Integer, nullable=False),
+    Column("fingerprint", String, nullable=False),
     Column("identity", String, nullable=False),
+    Column("service", String),
     Column("max_active", Integer),
     Column("create_count", Integer),
     Column("create_per", Float(53)),
@@ -201,7 +206,10 @@ JOURNAL: Final = Table(
     Column("max_sending", Integer, nullable=False),
     Column("polls_per_second", Float(53)),
 )
-"""One row: the number of the layout, for PostgreSQL; its identity, which no other journal has; its limits."""
+"""One row: the number of the layout, for PostgreSQL, and its fingerprint; what the journal is; its limits.
+
+`identity` is that of no other journal. `service` is `AgentJobsSession.service` of the first run; null before that.
+"""
 SERVER_METADATA: Final = MetaData()
 OWNERS: Final = Table(
     "agentjobs_owners",
@@ -216,16 +224,53 @@ OWNERS: Final = Table(
 """
 
 
-def other_layout(number: int) -> str:
-    """Return why another layout is refused, in words; `number` 0 was written before the first release."""
+FUNCTIONS: Final = files("agentjobs_async.batch._store").joinpath("claims.sql")
+"""The statements that create PostgreSQL's functions by which rows are claimed, and their indexes."""
+
+
+@cache
+def fingerprint() -> str:
+    """Return a digest of all definitions of this layout: a journal with another one has other tables or functions."""
+    definitions = [FUNCTIONS.read_text("utf-8")]
+    for table in (*METADATA.sorted_tables, *SERVER_METADATA.sorted_tables):
+        definitions += _definitions(table)
+    return sha256("\n".join(definitions).encode()).hexdigest()[:32]
+
+
+def _definitions(table: Table) -> Iterator[str]:
+    """Yield a line for each column, check and index of a table; no line depends on the version of SQLAlchemy."""
+    for column in table.columns:
+        kind = type(column.type).__name__
+        yield f"{table.name}.{column.name} {kind} {column.nullable} {column.primary_key} {column.unique}"
+    checks = (check for check in table.constraints if isinstance(check, CheckConstraint))
+    yield from sorted(f"{check.name} {check.sqltext}" for check in checks)
+    for index in sorted(table.indexes, key=lambda index: str(index.name)):
+        columns = ", ".join(str(column) for column in index.expressions)
+        yield f"{index.name} {columns} {index.dialect_options['sqlite']['where']}"
+
+
+def other_layout(number: int, digest: str | None = None) -> str | None:
+    """Return in words why a journal of another layout is refused; `None` for one of this layout.
+
+    Args:
+        number: The number of its layout; 0 was written before the first release.
+        digest: Its fingerprint; `None` for a journal that has none.
+    """
     if number > LAYOUT:
         return f"it has layout {number}, written by a newer version of agentjobs-async; this one knows {LAYOUT}"
-    return "it was written before the first release; finish it with the version of agentjobs-async that made it"
+    made_by = "finish it with the version of agentjobs-async that made it"
+    if number < LAYOUT:
+        return f"it was written before the first release; {made_by}"
+    if digest != fingerprint():
+        known = f"fingerprint {digest}" if digest else "no fingerprint"
+        return f"it has layout {number} as another development version made it ({known}); {made_by}"
+    return None
 
 
 def first_row() -> dict[str, Any]:
-    """Return the columns of a new journal's row: an identity that no other journal has, and the usual limits."""
-    return {"only": 1, "layout": LAYOUT, "identity": uuid4().hex, **limit_columns(FleetLimits())}
+    """Return the columns of a new journal's row: what identifies its layout and itself, and the usual limits."""
+    identified = {"layout": LAYOUT, "fingerprint": fingerprint(), "identity": uuid4().hex}
+    return {"only": 1, **identified, **limit_columns(FleetLimits())}
 
 
 _PLAIN_LIMITS: Final = ("max_active", "unknown_for", "timeout", "max_sending", "polls_per_second")

@@ -20,7 +20,6 @@ from sqlalchemy import (
     bindparam,
     create_engine,
     event,
-    func,
     insert,
     literal,
     make_url,
@@ -78,8 +77,7 @@ def _claim() -> ReturningUpdate[None, None, int]:
     token, now = bindparam("new_claim", type_=String), bindparam("new_time", type_=Float(53))
     repeated = and_(_ROW.state == State.SENDING, _ROW.claim == token)  # executed before, and the answer was lost
     claiming = update(ENTRIES).where(_ROW.key == bindparam("its_key"), or_(_ROW.state == State.PLANNED, repeated))
-    project = func.coalesce(bindparam("new_project", type_=String), _ROW.project_id)
-    values = {"claim": token, "owner": bindparam("new_owner"), "project_id": project, "error": None}
+    values = {"claim": token, "owner": bindparam("new_owner"), "error": None}
     times = {"sent_at": now, "claimed_at": now, "updated_at": now, "changed_at": now}
     found = null().label("wait"), null().label("of_project"), literal(1).label("claimed")
     return claiming.values(state=State.SENDING, **values, **times).returning(*found)
@@ -181,7 +179,7 @@ def check(path: Path, *, writing: bool) -> None:
     fault = None
     try:
         with closing(_look_into({"mode": "ro"} if writing else _reading(path), path)) as connection:
-            _check_number(path, connection)
+            _check_layout(path, connection)
             found = connection.execute("PRAGMA integrity_check(1)").fetchone()  # quick_check leaves the indexes out
         if found != ("ok",):
             fault = JournalError(f"journal {path.name}: the file is broken ({found[0]!r:.200})", "corrupt")
@@ -205,7 +203,7 @@ def check_kind(path: Path, *, writing: bool) -> None:
             # Immutable: SQLite makes no files beside a foreign database. It also ignores the log, which may hold half
             # of a journal: with a log, `check` alone decides.
             with closing(_look_into({"mode": "ro", "immutable": "1"}, path)) as connection:
-                _check_number(path, connection)
+                _check_layout(path, connection)
     except (OSError, sqlite3.Error, ValueError) as error:
         fault = faults(path, error)
     if fault is not None:
@@ -269,7 +267,7 @@ def _look_into(query: Mapping[str, str], path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _check_number(path: Path, connection: sqlite3.Connection) -> None:
+def _check_layout(path: Path, connection: sqlite3.Connection) -> None:
     def number(pragma: str) -> int:
         return int(connection.execute(f"PRAGMA {pragma}").fetchone()[0])
 
@@ -277,8 +275,18 @@ def _check_number(path: Path, connection: sqlite3.Connection) -> None:
     if application not in {APPLICATION, BEFORE_RELEASE}:
         raise JournalError(f"journal {path.name}: the file is no journal; it is left as it is", "corrupt")
     layout = number("user_version") if application == APPLICATION else 0
-    if layout != LAYOUT:
-        raise JournalError(f"journal {path.name}: {other_layout(layout)}; the file is left as it is", "version")
+    # The fingerprint last: a newer layout may keep it elsewhere.
+    if (words := other_layout(layout, _fingerprint(connection) if layout == LAYOUT else None)) is not None:
+        raise JournalError(f"journal {path.name}: {words}; the file is left as it is", "version")
+
+
+def _fingerprint(connection: sqlite3.Connection) -> str | None:
+    """Return the fingerprint that a file has; `None` for a file without one."""
+    columns = connection.execute("SELECT name FROM pragma_table_info(?)", (JOURNAL.name,)).fetchall()
+    if (JOURNAL.c.fingerprint.name,) not in columns:
+        return None
+    found = connection.execute(f"SELECT fingerprint FROM {JOURNAL.name}").fetchone()  # noqa: S608 - a name of ours
+    return None if found is None else str(found[0])
 
 
 def make(path: Path) -> None:

@@ -71,11 +71,10 @@ def plan(
     planned = insert.values(state=literal_column(f"'{State.PLANNED}'"), **values)
     given = planned.excluded
     unmarked = or_(_ROW.run.is_(None), _ROW.run == given.run, _source(_ROW.run) != _source(given.run))
-    same_project = or_(_ROW.project_id.is_(None), given.project_id.is_(None), _ROW.project_id == given.project_id)
     return planned.on_conflict_do_update(
         index_elements=[_ROW.key],
         set_={"run": given.run, **kept},
-        where=and_(unmarked, _ROW.prompt == given.prompt, same_project),
+        where=and_(unmarked, _ROW.prompt == given.prompt, _ROW.project_id == given.project_id),
     ).returning(*SHOWN, *returned)
 
 

@@ -150,6 +150,23 @@ def service_options(*, emulator: bool = False) -> Callable[[Command], Command]:
     return joined(options, lambda **given: {"service": Service.of(**given)})
 
 
+OTHER_SERVICE: Final = click.option(
+    "--other-service", is_flag=True, help="The journal belongs to this service from now on, whichever it had before."
+)
+
+
+def project_option(words: str) -> Option:
+    """Return `--project` for a command that asks no service; the command gets it as `project_id`."""
+    return click.option(
+        "--project",
+        "project_id",
+        metavar="ID",
+        type=TEXT,
+        envvar="AGENTJOBS_PROJECT_ID",
+        help=f"{words}  [env var: AGENTJOBS_PROJECT_ID]",
+    )
+
+
 JSON_OPTION: Final = click.option("--json", "as_json", is_flag=True, help="Write JSON, for machines.")
 YES_OPTION: Final = click.option("--yes", "is_confirmed", is_flag=True, help="Do it without asking.")
 PROMPTS_OPTION: Final = click.option(

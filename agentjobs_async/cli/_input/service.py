@@ -64,6 +64,11 @@ class Service:
         project_id = project_id if project_id is not None else os.environ.get("AGENTJOBS_PROJECT_ID") or None
         return cls(base_url, project_id, key_file, allow_insecure, emulated)
 
+    @property
+    def default_project(self) -> str | None:
+        """The project of items that name none; an emulator has one of its own."""
+        return self.project_id or (EMULATED_PROJECT if self.emulated else None)
+
     @asynccontextmanager
     async def session(self, notice: Notice, **settings: Any) -> AsyncIterator[AgentJobsSession]:
         """Open a session; `settings` are further ones of `AgentJobsSession`. `notice` shows that there is an emulator.
@@ -72,7 +77,7 @@ class Service:
             InvalidInputError: A setting is missing or invalid.
         """
         if self.emulated:
-            async with _emulated_session(self.project_id, notice, settings) as session:
+            async with _emulated_session(self.default_project, notice, settings) as session:
                 yield session
             return
         async with self._configured(settings) as session:
@@ -159,7 +164,7 @@ async def _emulated_session(
     policy = PollPolicy(wait=lambda _: _POLL_DELAY_SECONDS)
     async with Emulator(script=RandomScripts(), speed=_SPEED) as emulator:
         notice(f"Emulator at {emulator.base_url}: no real agents; jobs run {_SPEED:g} times as fast.")
-        async with emulator.session(project_id=project_id or EMULATED_PROJECT, policy=policy, **settings) as session:
+        async with emulator.session(project_id=project_id, policy=policy, **settings) as session:
             yield session
 
 

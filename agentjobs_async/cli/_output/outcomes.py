@@ -63,6 +63,8 @@ class Outcome(StrEnum):
 _OPTIONS: Final = {
     "base_url and get_path, or your own get_job": "--base-url",
     "allow_insecure=True": "--allow-insecure",
+    "pass other_service=True": "give --other-service",
+    "give the item one, or a default": "give --project ID or set AGENTJOBS_PROJECT_ID",
     "base_url": "--base-url",
     "project_id": "--project",
     "api_key": "the API key",

@@ -101,7 +101,7 @@ def run_result(result: "BatchResult") -> Result:
 
 def row_result(row: "JournalRow") -> Result:
     """Return how an item stands in the journal."""
-    ref = None if row.job_id is None or row.project_id is None else JobRef(row.project_id, row.job_id)
+    ref = None if row.job_id is None else JobRef(row.project_id, row.job_id)
     status = row.state if row.job_id is not None and row.state.is_job_end else None
     outcome = Outcome(row.state)
     return Result(row.number, outcome, row.item_key, row.prompt, ref, status, row.pr_link, row.error, row=row)

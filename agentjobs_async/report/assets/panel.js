@@ -84,9 +84,10 @@ class Panel {
 
   commands(place) {
     const { store } = this;
-    const { address, commands } = store.head;
-    const token = store.job_id[place] === null ? null : [store.project[place], store.job_id[place]].map(encodeURIComponent).join('/');
-    const values = { '{key}': store.key[place], '{journal}': address, '{token}': token ?? '' };
+    const { address, service, commands } = store.head;
+    const isReachable = store.job_id[place] !== null && !service.includes('--emulator'); // its jobs ended with it
+    const token = !isReachable ? null : [store.project[place], store.job_id[place]].map(encodeURIComponent).join('/');
+    const values = { '{key}': store.key[place], '{journal}': address, '{service}': service, '{token}': token ?? '' };
     const shown = (commands[store.state[place]] ?? []).filter(([, words]) => token !== null || !words.includes('{token}'));
     if (!shown.length) return [];
     return [element('section', { className: 'commands' }, element('h3', {}, 'In a terminal'), ...shown.map(([what, words]) => commandToCopy(what, commandLine(words, values))))];

@@ -14,7 +14,7 @@ function sums(column) {
 
 class Store {
   constructor() {
-    this.head = { journal: '', address: '', made: 0, order: [], commands: {} };
+    this.head = { journal: '', address: '', service: [], made: 0, order: [], commands: {} };
     for (const name of [...ITEM_COLUMNS, 'context']) this[name] = [];
     this.found = []; // what a search looks through, in lower case; made when it is first looked through
     this.places = new Map(); // number -> place

@@ -94,7 +94,7 @@ function shellWord(word) {
 }
 
 function commandLine(words, values) {
-  const filled = words.map((word) => values[word] ?? word);
+  const filled = words.flatMap((word) => values[word] ?? word);
   const last = filled.length - 1;
   // A key that begins with a dash would be read as an option.
   if (words[last] === '{key}' && filled[last].startsWith('-')) filled.splice(last, 0, '--');

@@ -51,7 +51,7 @@ async def move(journal: Journal, key: str, target: State) -> bool:
 async def test_every_pair_of_states(journal: Journal) -> None:
     """Of all moves, exactly those of the table are made; a refused one changes nothing."""
     pairs = list(itertools.product(State, State))
-    await journal.add([BatchItem(f"{origin}-{target}", "x") for origin, target in pairs])
+    await journal.add([BatchItem(f"{origin}-{target}", "x") for origin, target in pairs], project_id="docs")
 
     async def is_as_stated(origin: State, target: State) -> bool:
         key = f"{origin}-{target}"
@@ -112,8 +112,8 @@ async def test_ages(journal: Journal) -> None:
         set_clock(journal, at)
         await move(journal, key, State.SENDING)
     set_clock(journal, now)
-    assert await journal._entries.sent_ages(60, 10) == [(None, 0), (None, 10)]
-    assert await journal._entries.sent_ages(1000, 2) == [(None, 0), (None, 10)]
+    assert await journal._entries.sent_ages(60, 10) == [("docs", 0), ("docs", 10)]
+    assert await journal._entries.sent_ages(1000, 2) == [("docs", 0), ("docs", 10)]
 
 
 async def test_ages_by_project(journal: Journal) -> None:
@@ -122,7 +122,7 @@ async def test_ages_by_project(journal: Journal) -> None:
     now = 5_000_000.0
     for number in range(6):
         set_clock(journal, now - 10 * number)
-        await journal._entries.claim(f"k{number}", f"p{number % 2}")
+        await journal._entries.claim(f"k{number}")
     set_clock(journal, now)
     assert await journal._entries.sent_ages(1000, 2) == [("p0", 0), ("p1", 10), ("p0", 20), ("p1", 30)]
 
@@ -131,24 +131,22 @@ async def test_planned_counts(journal: Journal) -> None:
     """Planned rows are counted for each project; rows in any other state are not."""
     await journal.add([BatchItem(f"a{number}", "x", "docs") for number in range(3)])
     await journal.add([BatchItem("b", "x", "api"), *items(2)])
-    await journal._entries.claim("a0", "docs")
-    assert await journal._entries.planned_counts() == {"docs": 2, "api": 1, None: 2}
+    await journal._entries.claim("a0")
+    assert await journal._entries.planned_counts() == {"docs": 4, "api": 1}
 
 
-async def test_planned_rows_that_get_a_project(journal: Journal) -> None:
-    """A row that names no project is read once, though a claim makes it name the session's."""
+async def test_planned_rows_that_are_released(journal: Journal) -> None:
+    """A row that is claimed and planned again while a run reads the planned rows is read once."""
     entries, found = journal._entries, []
-    await journal.add([BatchItem("1", "x"), BatchItem("2", "y")])
-    assert await entries.claim("1", "docs")
-    assert await entries.release_claim("1", WHY, claim=await claim_of(entries, "1"))
-    planned = PlannedRows(entries, "docs", set())
+    await journal.add(items(2))
+    planned = PlannedRows(entries, set())
     await planned.open(await entries.last_number())
     while planned:
         if (row := await planned.next(lambda _: True)) is not None:
             found.append(row.key)
-            assert await entries.claim(row.key, "docs")
+            assert await entries.claim(row.key)
             assert await entries.release_claim(row.key, WHY, claim=await claim_of(entries, row.key))
-    assert found == ["1", "2"]
+    assert found == ["k0", "k1"]
 
 
 async def test_resolved_before_it_is_told(journal: Journal) -> None:
@@ -179,9 +177,9 @@ async def test_what_was_sent_again(journal: Journal) -> None:
         await move(journal, key, State.UNKNOWN)
         set_clock(journal, now)
         await journal.resolve(key, send_again=True)
-    assert await journal._entries.sent_ages(1e9, 10) == [(None, 10)]
+    assert await journal._entries.sent_ages(1e9, 10) == [("docs", 10)]
     await move(journal, "k1", State.SENDING)
-    assert await journal._entries.sent_ages(1e9, 10) == [(None, 0), (None, 10)]
+    assert await journal._entries.sent_ages(1e9, 10) == [("docs", 0), ("docs", 10)]
 
 
 def write_twice(monkeypatch: pytest.MonkeyPatch, journal: Journal) -> None:
@@ -210,7 +208,7 @@ async def test_resolving_whose_answer_is_lost(journal: Journal, monkeypatch: pyt
         await journal.resolve("k1", job_id="job_1")
         await journal.abandon("k2")
     assert [await state_of(journal, f"k{n}") for n in range(3)] == [State.PLANNED, State.ACTIVE, State.ABANDONED]
-    assert await journal._entries.sent_ages(60, 10) == 3 * [(None, 0)]
+    assert await journal._entries.sent_ages(60, 10) == 3 * [("docs", 0)]
     await move(journal, "k1", State.COMPLETED)
     with pytest.raises(InvalidInputError, match="k1 is completed"):
         await journal.resolve("k1", job_id="job_1")
@@ -254,8 +252,8 @@ async def test_ages_of_unknown_rows(journal: Journal) -> None:
     await move(journal, "other", State.SENDING)
     await move(journal, "other", State.UNKNOWN)
     set_clock(journal, now)
-    assert await journal._entries.unknown_ages(600, 10) == [(None, 10), (None, 20), ("web", 30)]
-    assert await journal._entries.unknown_ages(600, 1) == [(None, 10), ("web", 30)]
+    assert await journal._entries.unknown_ages(600, 10) == [("docs", 10), ("docs", 20), ("web", 30)]
+    assert await journal._entries.unknown_ages(600, 1) == [("docs", 10), ("web", 30)]
 
 
 async def test_pauses(journal: Journal) -> None:

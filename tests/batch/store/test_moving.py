@@ -36,9 +36,9 @@ async def begun(place: str | Path) -> list[JournalRow]:
         await run(session, items(2), journal)
         await journal.add([*items(4), BatchItem("k4", "p\0 4", "docs", {"row": 4})])
         entries = journal._entries
-        await entries.claim("k2", "docs")
+        await entries.claim("k2")
         await entries.mark_created("k2", JobRef("docs", "job_x"), "00-aa-bb-01")
-        await entries.claim("k3", "docs")
+        await entries.claim("k3")
         await entries.pause(3600, "docs")
         await journal.set_limits(LIMITS)
         await journal.retry("k1")
@@ -71,7 +71,7 @@ async def test_to_postgresql_and_back(path: Path, url: str, tmp_path: Path) -> N
     async with Journal.open(url) as journal:
         assert (await journal._entries.paused_for())["docs"] > 3000
         assert await journal.limits() == LIMITS
-        await journal.add([BatchItem("new", "p")])
+        await journal.add([BatchItem("new", "p")], project_id="docs")
     back = tmp_path / "back.db"
     assert await move_journal(url, back) == 7
     await is_closed(url, "it was moved to .*back.db")
@@ -104,13 +104,13 @@ async def test_a_journal_in_use(path: Path, url: str) -> None:
         with pytest.raises(JournalError) as caught:
             await move_journal(path, url)
         assert caught.value.reason == "locked"
-        await owner.add([BatchItem("more", "p")])
+        await owner.add([BatchItem("more", "p")], project_id="docs")
     async with Journal.open(url) as owner:
         await owner.add(items(1))
         with pytest.raises(JournalError, match="1 workers or runs use it") as caught:
             await move_journal(url, path.with_name("other.db"))
         assert caught.value.reason == "locked"
-        await owner.add([BatchItem("more", "p")])
+        await owner.add([BatchItem("more", "p")], project_id="docs")
     assert len(await rows_of(path)) == len(await rows_of(url)) == 2
 
 
@@ -155,7 +155,7 @@ async def test_an_owner_that_was_overlooked(path: Path, url: str) -> None:
         execute(url, "DELETE FROM agentjobs_owners")
         await move_journal(url, path)
         with pytest.raises(JournalError) as caught:
-            await owner._entries.claim("k0", "docs")
+            await owner._entries.claim("k0")
         assert caught.value.reason == "read_only"
     assert states(await rows_of(url)) == {"k0": "planned"}
 

@@ -54,7 +54,7 @@ async def test_a_connection_that_was_cut(laid_out: str) -> None:
     async with Journal.open(laid_out, owner_timeout=NEVER) as journal:
         for key in ("k0", "k1"):
             async with BatchWorker(FakeSession().session, journal) as worker:
-                await journal.add([BatchItem(key, "Hello")])
+                await journal.add([BatchItem(key, "Hello")], project_id="docs")
                 assert await worker.run([key]) == ()
             execute(laid_out, f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {others}")  # noqa: S608 - the tests' own words
             assert (await journal.counts())[State.COMPLETED] > 0

@@ -98,6 +98,8 @@ async def test_looking_into_an_empty_database(database: str) -> None:
     ("change", "words"),
     [
         ("UPDATE agentjobs_journal SET layout = 2", "it has layout 2, written by a newer version"),
+        ("UPDATE agentjobs_journal SET fingerprint = 'f00d'", "as another development version made it"),
+        ("ALTER TABLE agentjobs_journal DROP COLUMN fingerprint", "as another development version made it"),
         ("DROP TABLE agentjobs_journal", "it was written before the first release"),
     ],
 )
@@ -126,7 +128,7 @@ async def test_any_text(laid_out: str) -> None:
     """A prompt with characters that the server can't store comes back as it was."""
     prompts = ["a\0b", "\x1a", "\x1a0\0\x1a1", "plain"]
     async with Journal.open(laid_out) as journal:
-        await journal.add([BatchItem(str(number), prompt) for number, prompt in enumerate(prompts)])
+        await journal.add([BatchItem(str(number), prompt) for number, prompt in enumerate(prompts)], project_id="docs")
         assert [row.prompt async for row in journal.rows()] == prompts
 
 
@@ -144,7 +146,7 @@ async def test_no_prompt_in_errors(laid_out: str) -> None:
     async with Journal.open(laid_out) as journal:
         execute(laid_out, "ALTER TABLE agentjobs_entries ADD CONSTRAINT short CHECK (length(prompt) < 5)")
         with pytest.raises(JournalError, match="short") as caught:
-            await journal.add([BatchItem("a", "a very private prompt")])
+            await journal.add([BatchItem("a", "a very private prompt")], project_id="docs")
     assert "private" not in str(caught.value)
     assert caught.value.__context__ is None
 

@@ -82,11 +82,15 @@ async def test_resolved_rows(journal: Journal) -> None:
 
 async def test_context(journal: Journal) -> None:
     """An item's context comes back with its row, and a key that is planned again keeps the first."""
-    await journal.add([BatchItem("a", "x", context=CONTEXT), BatchItem("b", "y"), BatchItem("c", "z", context={})])
-    await journal.add([BatchItem("a", "x", context={"other": 1}), BatchItem("b", "y", context={"late": 1})])
+    await journal.add(
+        [BatchItem("a", "x", context=CONTEXT), BatchItem("b", "y"), BatchItem("c", "z", context={})], project_id="docs"
+    )
+    await journal.add(
+        [BatchItem("a", "x", context={"other": 1}), BatchItem("b", "y", context={"late": 1})], project_id="docs"
+    )
     rows = await journal.rows()
     assert [row.context for row in rows] == [CONTEXT, None, {}]
-    assert rows[0].item == BatchItem("a", "x", context=CONTEXT)
+    assert rows[0].item == BatchItem("a", "x", "docs", CONTEXT)
     assert "title" not in repr(rows[0])
     assert "title" not in repr(rows[0].item)
 
@@ -110,7 +114,7 @@ async def test_polls_of_several_runs(journal: Journal) -> None:
 
 async def test_documents(journal: Journal) -> None:
     """A row is exported as a line of JSON in ASCII with all that it tells: times in ISO 8601, null for what is not."""
-    await journal.add([BatchItem("ä", "two\nlines", context=CONTEXT)])
+    await journal.add([BatchItem("ä", "two\nlines", context=CONTEXT)], project_id="docs")
     stream = io.StringIO()
     assert await journal.export(stream) == 1
     assert stream.getvalue().isascii()

@@ -9,7 +9,7 @@ from sqlalchemy import make_url
 
 from agentjobs_async import AgentJob, InvalidInputError, JobRef
 from agentjobs_async.batch import FleetLimits, Journal, Rate, State, run_batch
-from agentjobs_async.batch._store.entries import NoRoom
+from agentjobs_async.batch._store.entries import Entries, NoRoom
 from tests.batch.stage import FakeSession, claim_of, connected, items, outcomes, run, unknown
 from tests.postgresql import execute
 
@@ -37,7 +37,7 @@ async def owners(database: str, count: int, **limits: Any) -> AsyncIterator[list
 async def claim_all(journals: list[Journal]) -> list[str]:
     """Claim every item through every owner at once, and give the keys that were claimed."""
     keys = [f"k{number}" for number in range(40)]
-    claims = await asyncio.gather(*(journal._entries.claim(key, "docs") for key in keys for journal in journals))
+    claims = await asyncio.gather(*(journal._entries.claim(key) for key in keys for journal in journals))
     pairs = zip((key for key in keys for _ in journals), claims, strict=True)
     return [key for key, claim in pairs if isinstance(claim, str)]
 
@@ -47,10 +47,10 @@ async def test_most_active(laid_out: str) -> None:
     async with owners(laid_out, 3, max_active=7) as journals:
         first = await claim_all(journals)
         assert len(first) == len(set(first)) == 7
-        assert await journals[1]._entries.claim("k39", "docs") == NoRoom(0.5)
+        assert await journals[1]._entries.claim("k39") == NoRoom(0.5)
         entries = journals[2]._entries
         await entries.mark_created(first[0], JobRef("docs", "job_1"))
-        assert isinstance(await journals[1]._entries.claim("k39", "docs"), NoRoom)
+        assert isinstance(await journals[1]._entries.claim("k39"), NoRoom)
         await entries.mark_ended(first[0], AgentJob("job_1", "docs", "completed"), 1)
         assert len(await claim_all(journals)) == 1
 
@@ -62,11 +62,17 @@ async def test_rate(laid_out: str) -> None:
         assert len(first) == 5
         for number, key in enumerate(first):
             await journals[0]._entries.mark_created(key, JobRef("docs", f"job_{number}"))
-        held = await journals[1]._entries.claim("k39", "docs")
+        held = await journals[1]._entries.claim("k39")
         assert isinstance(held, NoRoom)
         assert 900 < held.wait <= 1000
         execute(laid_out, "UPDATE agentjobs_entries SET sent_at = sent_at - 1001 WHERE job_id = 'job_0'")
         assert len(await claim_all(journals)) == 1
+
+
+async def claim_in(address: str, entries: Entries, key: str, project_id: str) -> str | NoRoom | None:
+    """Claim a row that is planned in this project."""
+    execute(address, f"UPDATE agentjobs_entries SET project_id = '{project_id}' WHERE key = '{key}'")  # noqa: S608 - our own names
+    return await entries.claim(key)
 
 
 async def test_creates_under_way_count(laid_out: str) -> None:
@@ -74,29 +80,29 @@ async def test_creates_under_way_count(laid_out: str) -> None:
     async with owners(laid_out, 1, create_rate=Rate(1, per=10)) as journals:
         assert len(await claim_all(journals)) == 1
         execute(laid_out, "UPDATE agentjobs_entries SET sent_at = 0 WHERE state = 'sending'")
-        assert await journals[0]._entries.claim("k39", "docs") == NoRoom(0.5, "docs")
+        assert await journals[0]._entries.claim("k39") == NoRoom(0.5, "docs")
 
 
 async def test_a_rate_of_each_project(laid_out: str) -> None:
     """A rate counts each project for itself, unless it is one of all; what was sent again counts twice."""
     async with owners(laid_out, 1, create_rate=Rate(1, per=1000)) as (journal,):
         entries = journal._entries
-        assert isinstance(await entries.claim("k0", "docs"), str)
-        assert await entries.claim("k1", "docs") == NoRoom(0.5, "docs")
-        assert isinstance(await entries.claim("k1", "web"), str)
+        assert isinstance(await entries.claim("k0"), str)
+        assert await entries.claim("k1") == NoRoom(0.5, "docs")
+        assert isinstance(await claim_in(laid_out, entries, "k1", "web"), str)
         await entries.mark_created("k1", JobRef("web", "job_1"))
         await entries.mark_unknown("k0", ValueError("broke"), claim=await claim_of(entries, "k0"))
         await journal.resolve("k0", send_again=True)
         await journal.set_limits(FleetLimits(create_rate=Rate(2, per=1000)))
-        assert isinstance(await entries.claim("k0", "docs"), str)
+        assert isinstance(await entries.claim("k0"), str)
         await entries.mark_created("k0", JobRef("docs", "job_0"))
-        held = await entries.claim("k2", "docs")
+        held = await entries.claim("k2")
         assert isinstance(held, NoRoom)
         assert held.project_id == "docs"
         assert 900 < held.wait <= 1000
-        assert isinstance(await entries.claim("k2", "web"), str)
+        assert isinstance(await claim_in(laid_out, entries, "k2", "web"), str)
         await journal.set_limits(FleetLimits(create_rate=Rate(4, per=1000, scope="all")))
-        of_all = await entries.claim("k3", "new")
+        of_all = await claim_in(laid_out, entries, "k3", "new")
         assert isinstance(of_all, NoRoom)
         assert of_all.project_id is None
         assert (await journal.limits()).create_rate == Rate(4, per=1000, scope="all")
@@ -106,25 +112,25 @@ async def test_pauses(laid_out: str) -> None:
     """A pause that one worker records holds the creates of its project back for all workers, and no others."""
     async with owners(laid_out, 2) as (one, two):
         await one._entries.pause(100, "docs")
-        held = await two._entries.claim("k0", "docs")
+        held = await two._entries.claim("k0")
         assert isinstance(held, NoRoom)
         assert held.project_id == "docs"
         assert 50 < held.wait <= 100
-        assert isinstance(await two._entries.claim("k0", "web"), str)
+        assert isinstance(await claim_in(laid_out, two._entries, "k0", "web"), str)
         execute(laid_out, "UPDATE agentjobs_pauses SET until = until - 100")
-        assert isinstance(await two._entries.claim("k1", "docs"), str)
+        assert isinstance(await two._entries.claim("k1"), str)
 
 
 async def test_a_wrong_clock(laid_out: str) -> None:
     """What was recorded by a clock that was ahead holds nothing back."""
     async with owners(laid_out, 1, create_rate=Rate(1, per=1000), max_active=2) as (journal,):
         await journal._entries.pause(100, "docs")
-        assert isinstance(await journal._entries.claim("k0", "web"), str)
+        assert isinstance(await claim_in(laid_out, journal._entries, "k0", "web"), str)
         await journal._entries.mark_unknown("k0", ValueError("broke"), claim=await claim_of(journal._entries, "k0"))
         execute(laid_out, "UPDATE agentjobs_pauses SET set_at = set_at + 90000, until = until + 90000")
         execute(laid_out, "UPDATE agentjobs_entries SET sent_at = sent_at + 90000, updated_at = updated_at + 90000")
         for key, project in (("k1", "docs"), ("k2", "web")):
-            assert isinstance(await journal._entries.claim(key, project), str)
+            assert isinstance(await claim_in(laid_out, journal._entries, key, project), str)
 
 
 async def test_repeatable_read(laid_out: str) -> None:
@@ -144,13 +150,13 @@ async def test_a_claim_of_another_level(laid_out: str) -> None:
         psycopg.connect(plain(laid_out), options="-c default_transaction_isolation=serializable") as connection,
         pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="read committed"),
     ):
-        connection.execute("SELECT agentjobs_claim('k0', 'c', 'o', 'docs', NULL)")
+        connection.execute("SELECT agentjobs_claim('k0', 'c', 'o', NULL)")
 
 
 async def test_a_claim_that_is_told_again(laid_out: str) -> None:
     """A claim whose answer was lost is given when it is told again, though its row became unknown; no other one is."""
     async with owners(laid_out, 1, max_active=1) as (journal,):
-        claim = "SELECT claimed FROM agentjobs_claim('k0', '{}', 'o', 'docs', NULL)"
+        claim = "SELECT claimed FROM agentjobs_claim('k0', '{}', 'o', NULL)"
         assert execute(laid_out, claim.format("mine")) == [(1,)]
         execute(laid_out, "UPDATE agentjobs_entries SET state = 'unknown' WHERE key = 'k0'")
         assert execute(laid_out, claim.format("another")) == [(0,)]
@@ -175,8 +181,8 @@ def grow(database: str) -> None:
         connection.execute("ANALYZE agentjobs_entries")
         connection.execute("UPDATE agentjobs_entries SET state = 'completed'")
         connection.execute(
-            "INSERT INTO agentjobs_entries (key, prompt, state, updated_at, changed_at)"
-            " SELECT 'k' || n, 'p', 'planned', 0, 0 FROM generate_series(0, 39) AS n"
+            "INSERT INTO agentjobs_entries (key, prompt, project_id, state, updated_at, changed_at)"
+            " SELECT 'k' || n, 'p', 'docs', 'planned', 0, 0 FROM generate_series(0, 39) AS n"
         )
 
 
@@ -190,7 +196,7 @@ async def test_a_claim_reads_what_it_counts(
     grow(laid_out)
     with psycopg.connect(plain(laid_out)) as connection:
         for number in range(10):  # the database makes its plans for good after the fifth
-            claim = "SELECT claimed FROM agentjobs_claim(%s, %s, 'o', 'docs', %s)"
+            claim = "SELECT claimed FROM agentjobs_claim(%s, %s, 'o', %s)"
             assert connection.execute(claim, [f"k{number}", f"c{number}", NOW]).fetchone() == (int(number < 3),)
         read = "SELECT seq_tup_read, idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'agentjobs_entries'"
         sequential, fetched = connection.execute(read).fetchone() or (None, None)
@@ -218,25 +224,27 @@ async def test_the_unknown_of_another_project(laid_out: str) -> None:
     async with owners(laid_out, 1, max_active=5) as (journal,):
         entries = journal._entries
         for number in range(5):
-            assert isinstance(await entries.claim(f"k{number}", "bad"), str)
+            assert isinstance(await claim_in(laid_out, entries, f"k{number}", "bad"), str)
         for number in range(5):
             await entries.mark_unknown(f"k{number}", ValueError("broke"), claim=await claim_of(entries, f"k{number}"))
-        assert await entries.claim("k5", "bad") == NoRoom(0.5, "bad")
-        assert [isinstance(await entries.claim(f"k{number}", "good"), str) for number in (6, 7, 8)] == [True] * 3
-        assert await entries.claim("k9", "good") == NoRoom(0.5)
-        assert await entries.claim("k9", "new") == NoRoom(0.5)
+        assert await claim_in(laid_out, entries, "k5", "bad") == NoRoom(0.5, "bad")
+        assert [isinstance(await claim_in(laid_out, entries, f"k{number}", "good"), str) for number in (6, 7, 8)] == [
+            True
+        ] * 3
+        assert await claim_in(laid_out, entries, "k9", "good") == NoRoom(0.5)
+        assert await claim_in(laid_out, entries, "k9", "new") == NoRoom(0.5)
         await journal.set_limits(FleetLimits(max_active=5, unknown_for=0.0))
-        assert isinstance(await entries.claim("k5", "bad"), str)
+        assert isinstance(await claim_in(laid_out, entries, "k5", "bad"), str)
 
 
 async def test_a_limit_of_one(laid_out: str) -> None:
     """With a limit of one, an unknown row holds back its own project only."""
     async with owners(laid_out, 1, max_active=1, unknown_for=None) as (journal,):
         entries = journal._entries
-        assert isinstance(await entries.claim("k0", "bad"), str)
+        assert isinstance(await claim_in(laid_out, entries, "k0", "bad"), str)
         await entries.mark_unknown("k0", ValueError("broke"), claim=await claim_of(entries, "k0"))
-        assert await entries.claim("k1", "bad") == NoRoom(0.5, "bad")
-        assert isinstance(await entries.claim("k2", "good"), str)
+        assert await claim_in(laid_out, entries, "k1", "bad") == NoRoom(0.5, "bad")
+        assert isinstance(await claim_in(laid_out, entries, "k2", "good"), str)
 
 
 async def test_a_batch_within_the_limits(laid_out: str) -> None:
@@ -294,17 +302,17 @@ async def test_claims_evenly_spaced(laid_out: str) -> None:
             await journals[0].set_limits(FleetLimits(create_rate=limit))
 
         await rate("project")
-        claim = await first.claim("k0", "docs")
+        claim = await claim_in(laid_out, first, "k0", "docs")
         assert isinstance(claim, str)
-        room = await second.claim("k1", "docs")
+        room = await claim_in(laid_out, second, "k1", "docs")
         assert isinstance(room, NoRoom)
         assert room.project_id == "docs"
         assert 50 < room.wait <= 100
-        assert isinstance(await second.claim("k1", "web"), str)
+        assert isinstance(await claim_in(laid_out, second, "k1", "web"), str)
         await first.release_claim("k0", None, claim=claim)
-        assert isinstance(await second.claim("k2", "docs"), str)
+        assert isinstance(await claim_in(laid_out, second, "k2", "docs"), str)
         await rate("all")
-        room = await second.claim("k3", "elsewhere")
+        room = await claim_in(laid_out, second, "k3", "elsewhere")
         assert isinstance(room, NoRoom)
         assert room.project_id is None
 
@@ -324,18 +332,18 @@ def test_wrong_limits() -> None:
 
 
 ENDED_ROWS = """
-INSERT INTO agentjobs_entries (key, prompt, state, job_id, updated_at, changed_at)
-SELECT 'old-' || n, 'p', 'completed', 'job', 0, 0 FROM generate_series(1, 50000) AS n
+INSERT INTO agentjobs_entries (key, prompt, project_id, state, job_id, updated_at, changed_at)
+SELECT 'old-' || n, 'p', 'docs', 'completed', 'job', 0, 0 FROM generate_series(1, 50000) AS n
 """
 PLANNED_ROWS = """
-INSERT INTO agentjobs_entries (key, prompt, state, updated_at, changed_at)
-SELECT 'new-' || n, 'p', 'planned', 0, 0 FROM generate_series(1, 20000) AS n
+INSERT INTO agentjobs_entries (key, prompt, project_id, state, updated_at, changed_at)
+SELECT 'new-' || n, 'p', 'docs', 'planned', 0, 0 FROM generate_series(1, 20000) AS n
 """
 
 
 def blocks_of_a_claim(database: str, key: str) -> int:
     """Claim a row, and return how many blocks the server has read for that."""
-    claiming = f"SELECT claimed FROM agentjobs_claim('{key}', 'claim', 'owner', 'docs', NULL)"  # noqa: S608 - our own key
+    claiming = f"SELECT claimed FROM agentjobs_claim('{key}', 'claim', 'owner', NULL)"  # noqa: S608 - our own key
     plan = execute(database, f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {claiming}")[0][0][0]["Plan"]
     assert execute(database, f"SELECT state FROM agentjobs_entries WHERE key = '{key}'") == [("sending",)]  # noqa: S608 - the same
     return int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])

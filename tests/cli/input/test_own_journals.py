@@ -55,14 +55,14 @@ def test_nothing_is_lost(
     journal = the_journal(state_directory)
     if number != signal.SIGKILL:
         words = "Resume with this; the same run again would create all of them again:\n"
-        options = f"--base-url {service.emulator.base_url} --project docs"
+        options = f"--base-url {service.emulator.base_url}"
         assert re.search(rf"{words}  \S.* -m agentjobs_async resume {journal} {options}\n$", child.stderr)
         assert "2 active, 1 planned\n" in child.stdout
     assert stat.S_IMODE(state_directory.stat().st_mode) == 0o700  # prompts are in there
     assert {stat.S_IMODE(file.stat().st_mode) for file in left(state_directory)} == {0o600}
     assert main(["status"]) == 4
-    shown = capsys.readouterr().out
-    assert re.fullmatch(rf"2 active, 1 planned: continue with\n  \S.* resume {journal}\n", shown)
+    shown, address = capsys.readouterr().out, f"--base-url {service.emulator.base_url}"
+    assert re.fullmatch(rf"2 active, 1 planned: continue with\n  \S.* resume {journal} {re.escape(address)}\n", shown)
     service.inject("document status=completed on=get forever")
     assert main(["resume", str(journal)]) == 0
     assert service.emulator.agents_started == {"a x": 1, "b x": 1, "c x": 1}

@@ -1,0 +1,76 @@
+"""Which service a journal belongs to: the first run records it, and a run with another one is refused."""
+
+from urllib.parse import urlsplit
+
+from agentjobs_async import AgentJobsSession, InvalidInputError
+from agentjobs_async._text import one_line
+from agentjobs_async._validation import is_loopback
+from agentjobs_async.batch._store.entries import Entries
+from agentjobs_async.session import EMULATOR
+
+
+async def settle_service(session: AgentJobsSession, entries: Entries, *, other_service: bool) -> str | None:
+    """Record the service of a session in a journal that has none; refuse the session of another service.
+
+    Return a warning in words where the two differ by the port of a loopback host; `None` otherwise.
+
+    Args:
+        session: The session of a run; a double of one that names no service is not checked.
+        entries: The journal's rows.
+        other_service: Whether the journal is to belong to the session's service from now on, whichever it had.
+
+    Raises:
+        InvalidInputError: The journal belongs to another service.
+        JournalError: The journal can't be read or written.
+    """
+    service: object = getattr(session, "service", None)
+    if not isinstance(service, str):
+        return None
+    known = await entries.service()
+    if known is None or (other_service and known != service):
+        known = await entries.set_service(service, replaces=other_service)
+    if known == service:
+        return None
+    own, other = _named(known, service), _named(service, known)
+    if not _differ_by_port(known, service):
+        raise InvalidInputError(
+            f"the journal belongs to {own}, not to {other}, which does not know its jobs:"
+            " use another journal, or pass other_service=True if this is meant"
+        )
+    return f"the journal was begun with {own}, and continues with {other}, at another port"
+
+
+def options_to(service: str | None) -> list[str]:
+    """Return the options that lead a command to a recorded service; none where none is recorded."""
+    if service is None:
+        return []
+    if service == EMULATOR:
+        return ["--emulator"]
+    address = _address_of(service)
+    url = urlsplit(address)
+    is_insecure = url.scheme == "http" and not is_loopback(url.hostname or "")
+    return ["--base-url", address, *["--allow-insecure"] * is_insecure]
+
+
+def _address_of(service: str) -> str:
+    return service.partition(" ")[0]
+
+
+def _named(service: str, other: str) -> str:
+    """Return a service in words: by its address where that tells it from the other one, else with its paths."""
+    if service == EMULATOR:
+        return "an emulator"
+    return one_line(service if _address_of(service) == _address_of(other) else _address_of(service), 300)
+
+
+def _differ_by_port(one: str, other: str) -> bool:
+    """Return whether two services differ by nothing but the ports of one loopback host."""
+    return EMULATOR not in {one, other} and _without_port(one) == _without_port(other)
+
+
+def _without_port(service: str) -> tuple[str, ...]:
+    """Return the parts of a service, without the port of a loopback host."""
+    address, _, paths = service.partition(" ")
+    url = urlsplit(address)
+    host = url.hostname or ""
+    return url.scheme, host if is_loopback(host) else url.netloc, url.path, paths
