@@ -245,7 +245,8 @@ class PollPolicy:
         max_bad_answers: How many unusable responses in a row end the waits for a job that no poll of theirs has shown;
             at least 1.
         max_retry_after: The longest Retry-After that is obeyed, in seconds. A longer one after a poll is cut to this
-            (0 ignores all of them); a longer one after a create raises `RateLimitedError`.
+            (0 ignores all of them); a longer one after a create raises `RateLimitedError`. A 429 without one above 0 is
+            waited out for 1 s, doubling to 60 s: by a project's polls until a good response, and by each create.
         answer_grace: For how many seconds the waits for a job, once a poll of theirs has shown it, tolerate responses
             that do not show it (404, refused, unusable), before they raise the last of them. The seconds count from the
             last response that showed the job; when transient faults came between, from the first such response. A

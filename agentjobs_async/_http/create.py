@@ -12,6 +12,7 @@ from yarl import URL
 from agentjobs_async._http.progress import Progress
 from agentjobs_async._http.responses import ResponseDecoder, prompt_body
 from agentjobs_async._http.transport import Transport
+from agentjobs_async._loop.backoff import Backoff
 from agentjobs_async._loop.cancel_scope import CancelScope
 from agentjobs_async._validation import validator
 from agentjobs_async.errors import (
@@ -183,7 +184,8 @@ class Create:
 
 _REFUSED: Final = (RateLimitedError, ServerError)  # a ServerError of a create has a status of create_refusals
 _LASTING_REASONS: Final = frozenset({"certificate", "proxy", "withheld"})  # of a NotSentError that would come again
-_BACKOFF: Final = tenacity.wait_exponential(multiplier=0.1, max=10) + tenacity.wait_random(0, 0.1)
+_JITTER: Final = tenacity.wait_random(0, 0.1)
+_RECONNECT: Final = tenacity.wait_exponential(multiplier=0.1, max=10) + _JITTER
 """0.1 s, doubled at each try up to 10 s, and up to 0.1 s of jitter."""
 
 
@@ -206,14 +208,24 @@ def create_attempts(
 ) -> tenacity.AsyncRetrying:
     """Return an engine of attempts; it ends when a result may not be repeated, or no attempt could start in time.
 
+    Where the server refused a create without a Retry-After above 0, the pauses are those of a `Backoff`.
+
     Args:
         clock: Returns the loop time.
         deadline: Loop time before which the next attempt must start.
         max_retry_after: As in `may_repeat`.
         before_sleep: Called before each pause, whose seconds are the `upcoming_sleep` of its argument.
     """
+    backoff = Backoff()
+
+    def wait(state: tenacity.RetryCallState) -> float:
+        result, now = _result(state), clock()
+        if isinstance(result, _REFUSED) and not result.retry_after:
+            return backoff.refused(now, now) - now + _JITTER(state)
+        return max(_retry_after(result), _RECONNECT(state))
+
     return tenacity.AsyncRetrying(
-        wait=lambda state: max(_retry_after(_result(state)), _BACKOFF(state)),
+        wait=wait,
         retry=tenacity.retry_if_result(lambda result: may_repeat(result, max_retry_after)),
         stop=lambda state: clock() + state.upcoming_sleep >= deadline,
         before_sleep=before_sleep,

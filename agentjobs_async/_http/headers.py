@@ -1,34 +1,55 @@
-"""The meaning of two header fields: Retry-After, in seconds, and Content-Encoding."""
+"""The meaning of header fields: Retry-After and retry-after-ms, in seconds, and Content-Encoding."""
 
 import re
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Final
 
 from agentjobs_async.errors import ProtocolError
 
-_SECONDS: Final = re.compile(r"-?[0-9]+", re.ASCII)
+_SECONDS: Final = re.compile(r"-?[0-9]+(?:\.[0-9]+)?", re.ASCII)
+_DELAYS: Final = re.compile(r"(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*,)?[^,]+", re.ASCII | re.IGNORECASE)
+"""The elements of a list: a date has a comma of its own, after the day of the week."""
 _MOST_SECONDS: Final = 1e9  # about 30 years: a longer delay counts as this one, so that it stays a finite number
+_MOST_CHARACTERS: Final = 512  # of one field: to read dates takes the loop's time
+_MILLISECOND: Final = 0.001
 
 
-def retry_after(values: Iterable[str], date: str | None, now: float) -> float | None:
-    """Return the longest valid delay among `values`, in seconds, from 0 to 1e9; `None` without a valid one.
+def retry_after(values: Iterable[str], date: str | None, now: float, milliseconds: Iterable[str] = ()) -> float | None:
+    """Return the longest valid delay that a response asks for, in seconds, from 0 to 1e9; `None` without a valid one.
 
-    By RFC 9110, 10.2.3, a value is seconds in ASCII digits, or an HTTP-date. From a date, `date` is subtracted, the
-    response's own Date header, so that skewed clocks cancel out; without one, `now`, in seconds since the epoch.
+    By RFC 9110, 10.2.3, a value is seconds in ASCII digits, or an HTTP-date. Taken as well, since servers and proxies
+    send them: a fraction of seconds, and a list, as which several fields are joined.
+
+    Args:
+        values: Those of the fields Retry-After.
+        date: The response's own Date, from which an HTTP-date counts, so that skewed clocks cancel out.
+        now: Seconds since the epoch: an HTTP-date counts from it where `date` is missing or invalid.
+        milliseconds: The values of the fields retry-after-ms, which some services send beside Retry-After.
     """
-    delays = [retry_after for value in values if (retry_after := _seconds(value.strip(" \t"), date, now)) is not None]
-    return min(max(delays), _MOST_SECONDS) if delays else None
+    delays = [_delay(value, date, now) for value in _elements(values)]
+    delays += [_seconds(value, _MILLISECOND) for value in _elements(milliseconds)]
+    valid = [delay for delay in delays if delay is not None]
+    return min(max(valid), _MOST_SECONDS) if valid else None
 
 
-def _seconds(value: str, date: str | None, now: float) -> float | None:
-    if _SECONDS.fullmatch(value):
-        return max(float(value), 0.0)
-    target = _timestamp(value)
+def _elements(values: Iterable[str]) -> Iterator[str]:
+    for value in values:
+        if len(value) <= _MOST_CHARACTERS:
+            yield from (element.strip(" \t") for element in _DELAYS.findall(value))
+
+
+def _seconds(value: str, unit: float = 1.0) -> float | None:
+    return max(float(value) * unit, 0.0) if _SECONDS.fullmatch(value) else None
+
+
+def _delay(value: str, date: str | None, now: float) -> float | None:
+    seconds = _seconds(value)
+    target = _timestamp(value) if seconds is None else None
     if target is None:
-        return None
+        return seconds
     origin = _timestamp(date) if date is not None else None
     return max(target - (now if origin is None else origin), 0.0)
 

@@ -214,8 +214,8 @@ def _is_success(status: int) -> bool:
 
 
 def _retry_after(headers: Headers) -> float | None:
-    values = headers.getall("Retry-After", ())
-    return retry_after(values, headers.get("Date"), time()) if values else None
+    values, milliseconds = headers.getall("Retry-After", ()), headers.getall("Retry-After-Ms", ())
+    return retry_after(values, headers.get("Date"), time(), milliseconds) if values or milliseconds else None
 
 
 def _message(document: object) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from agentjobs_async._polling.backpressure import ProjectBackoffs
 from agentjobs_async._polling.queue import PollQueue
 from agentjobs_async._polling.stats import Counters
 from agentjobs_async._polling.tracked import Tracked
@@ -43,6 +44,7 @@ class Answers:
         self._counters = counters
         self._queue = queue
         self._finish = finish
+        self._backoffs = ProjectBackoffs()
         self._warnings = StatusWarnings()
 
     def notify(self, tracked: Tracked, now: float) -> None:
@@ -90,6 +92,7 @@ class Answers:
         else:
             tracked.seen_second = self._counters.count_seen(tracked.seen_second, now)
         self._queue.answered(began, now)
+        self._backoffs.answered(tracked.ref.project_id)
         if type(job.status) is not JobStatus:
             self._warnings.check(job)
         tracked.mark = None
@@ -122,16 +125,25 @@ class Answers:
                 tracked.mark = None  # else the poll was refused: the job keeps its place among those that are due
             self._hold_back(tracked, answer, due, now, began)
         if tracked.bucket == Tracked.NOWHERE:
-            self._queue.place(tracked, due, now)
+            self._queue.place(tracked, tracked.due, now)
 
     def _hold_back(self, tracked: Tracked, error: Exception, due: float, now: float, began: float) -> None:
         """Make the polls of others wait as well, where a poll that began at `began` failed for a reason they share."""
         not_before = tracked.not_before
         if isinstance(error, RateLimitedError):
             self._queue.refused(began, now, not_before)
+            if not_before <= now:
+                self._hold_project_back(tracked, due, now, began)
         if isinstance(error, NotSentError):
             self._queue.outage.not_reached(tracked, due, now)
         elif isinstance(error, ResponseError) and not_before > now:
             if due > not_before:  # placed before the pause begins, it keeps its spacing to the others
                 self._queue.place(tracked, due, now)
             self._queue.pause(tracked.ref, error.status, not_before, due, now, began)
+
+    def _hold_project_back(self, tracked: Tracked, due: float, now: float, began: float) -> None:
+        """Make the polls of the job's project wait, which the server refused for now without saying for how long."""
+        until = self._backoffs.refused(tracked.ref.project_id, began, now)
+        if until > now:
+            tracked.hold_until(until)
+            self._queue.hold(tracked.ref.project_id, until, due, now)

@@ -6,6 +6,7 @@ from collections.abc import Hashable
 from random import choice
 from typing import Final, Protocol
 
+from agentjobs_async._loop.backoff import Backoff
 from agentjobs_async._loop.wheel import Timers
 from agentjobs_async._polling.pace import PollClock
 from agentjobs_async._polling.tracked import Tracked
@@ -15,6 +16,7 @@ _LIMITED: Final = 429
 _UNAVAILABLE: Final = 503
 _ALL_POLLS: Final = 2  # jobs or projects in a row that asked for a pause
 _MAX_REMEMBERED: Final = 1024  # jobs, so that memory is bounded; the pause of any further job is forgotten
+_MAX_BACKOFFS: Final = 1024  # of projects: above, those are forgotten that hold nothing back any more
 
 _JOBS_NOT_REACHED: Final = 10  # in a row: an outage; fewer failures may be those of single connections
 _PROBE_AFTER_LEAVING_SECONDS: Final = 1.0  # jobs that leave together cause one probe
@@ -48,6 +50,26 @@ class Pauses:
     def answered(self) -> None:
         """Record a good answer: the pauses asked for before it are not for all."""
         self.askers.clear()
+
+
+class ProjectBackoffs:
+    """The pauses of projects whose polls the server refused with a 429 that asks for none: one `Backoff` for each."""
+
+    def __init__(self) -> None:
+        self._backoffs: dict[str, Backoff] = {}
+
+    def refused(self, project_id: str, began: float, now: float) -> float:
+        """Count a refused poll that `began` at this time; return when polls of the project may begin again."""
+        if project_id not in self._backoffs:
+            if len(self._backoffs) >= _MAX_BACKOFFS:
+                self._backoffs = {other: kept for other, kept in self._backoffs.items() if kept.until > now}
+            self._backoffs[project_id] = Backoff()
+        return self._backoffs[project_id].refused(began, now)
+
+    def answered(self, project_id: str) -> None:
+        """Record a good answer about a job of the project."""
+        if self._backoffs:  # nearly never
+            self._backoffs.pop(project_id, None)
 
 
 class RememberedPauses:

@@ -304,9 +304,12 @@ class DueJobs:
         project = self._projects.get(project_id)
         if project is None:
             project = self._projects[project_id] = _Project(project_id)
+        releases = project.held_since is None
         project.hold(until, delay, now)
         if not project.rests:
             self._rest(project, until)
+        elif releases:  # the next poll of a release may lie beyond `until`
+            self._end_rest(project, now)
 
     def _rest(self, project: _Project, until: float) -> None:
         project.rests_until, project.rested_at = until, self._taken

@@ -212,10 +212,14 @@ class PollQueue:
         `due`: when the job would be polled by the policy alone, which tells how far apart its project's polls are.
         """
         if status == _LIMITED:
-            self._due.hold(ref.project_id, until, due - now, now)
-            self._arm_wake()
+            self.hold(ref.project_id, until, due, now)
         if self._pauses.record(ref, status, overlaps=began < self._answered_at):
             self.pause_until(until, now)
+
+    def hold(self, project_id: str, until: float, due: float, now: float) -> None:
+        """Send no poll of a project before `until`; `due` as of `pause`."""
+        self._due.hold(project_id, until, due - now, now)
+        self._arm_wake()
 
     def pause_until(self, until: float, now: float) -> None:
         """Pause all polls until the loop time `until`."""

@@ -2,6 +2,7 @@
 
 import asyncio
 
+from agentjobs_async._loop.backoff import Backoff
 from agentjobs_async._loop.cancel_scope import CancelScope
 from agentjobs_async._polling.reading import (
     GetJob,
@@ -14,7 +15,7 @@ from agentjobs_async._polling.reading import (
 )
 from agentjobs_async._polling.wait_state import Answer, Durations, StatusWarnings, WaitState
 from agentjobs_async._validation import checked_timeout
-from agentjobs_async.errors import WaitTimeoutError
+from agentjobs_async.errors import RateLimitedError, WaitTimeoutError
 from agentjobs_async.models import AgentJob, JobRef, JobStatus, ReadJob
 from agentjobs_async.policy import PollPolicy, checked_policy
 from agentjobs_async.telemetry.observers import GuardedCallback
@@ -95,7 +96,10 @@ class _Wait(WaitState):
         polling: Whether a poll is in flight.
     """
 
-    __slots__ = ("_clock", "_durations", "_policy", "_timeout", "_update", "_warnings", "deadline", "polling")
+    __slots__ = (
+        *("_backoff", "_clock", "_durations", "_policy", "_timeout", "_update", "_warnings"),
+        *("deadline", "polling"),
+    )
 
     def __init__(
         self, job: AgentJob | JobRef, policy: PollPolicy, timeout: float | None, on_update: OnUpdate | None
@@ -106,6 +110,7 @@ class _Wait(WaitState):
         self._timeout = checked_timeout(timeout)
         self._update = None if on_update is None else GuardedCallback("on_update", on_update)
         self._policy = policy
+        self._backoff = Backoff()
         self._durations = Durations(policy)
         self._warnings = StatusWarnings()
         self.deadline = None if self._timeout is None else self.started + self._timeout
@@ -122,7 +127,10 @@ class _Wait(WaitState):
         """Return the job or error that ends the wait; `None` to poll again at `due`."""
         previous = self.job
         result = self.apply(self._policy, answer, now)
+        if isinstance(answer, RateLimitedError) and self.not_before <= now:  # the server asked for no pause
+            self.hold_until(self._backoff.refused(now, now))
         if not isinstance(answer, Exception):
+            self._backoff.answered()
             job = answer.job if isinstance(answer, ReadJob) else answer
             if type(job.status) is not JobStatus:
                 self._warnings.check(job)

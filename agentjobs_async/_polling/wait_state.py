@@ -93,6 +93,11 @@ class WaitState:
             self.not_before = now + min(retry_after, policy.max_retry_after)
         self.due = max(now + delay_of(policy.wait, self, outcome, now), self.not_before)
 
+    def hold_until(self, time: float) -> None:
+        """Make the next poll no earlier than this loop time."""
+        self.not_before = max(self.not_before, time)
+        self.due = max(self.due, self.not_before)
+
     def _show(self, job: AgentJob, now: float, *, is_large: bool = False) -> None:
         """Record that the last poll has shown the job."""
         if job is not self.job or not self.shown:  # else it is recorded: an unchanged one comes as the same object

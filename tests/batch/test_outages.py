@@ -10,6 +10,7 @@ import pytest
 from agentjobs_async import AgentJob, AgentJobsError, AuthError, CreateOutcomeUnknownError
 from agentjobs_async.batch import Batch, BatchItem, BatchResult, BatchWorker, Journal, Rate, run_batch
 from tests.batch.stage import FakeSession, failing, items, outcomes, rate_limited, refused_key, rejected, run, states
+from tests.polled import gaps
 
 pytestmark = [pytest.mark.looptime, pytest.mark.slow]
 
@@ -175,6 +176,16 @@ async def test_a_429_of_one_project(virtual_journal: Journal) -> None:
     assert set(outcomes(results).values()) == {"completed"}
     assert service.times["b"][-1] < 10
     assert service.times["a"][1] == pytest.approx(500, abs=3)
+
+
+async def test_429_without_a_wish(virtual_journal: Journal) -> None:
+    """It holds the creates of its project back for 1 s, doubling, whichever item is sent next; others go on."""
+    service = Service(lambda _, project, now: rate_limited(None) if project == "a" and now < 100 else None)
+    results = await run(service, of_projects(30, "a", "b"), virtual_journal, max_active=5, max_sending=5)
+    assert set(outcomes(results).values()) == {"completed"}
+    assert service.times["b"][-1] < 10
+    pauses = [gap for gap in gaps(service.times["a"]) if gap > 0.5]
+    assert pauses == pytest.approx([1, 2, 4, 8, 16, 32, 60], abs=0.3)
 
 
 @pytest.mark.parametrize(

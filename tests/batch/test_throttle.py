@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from agentjobs_async import InvalidInputError
+from agentjobs_async import InvalidInputError, ServerError
 from agentjobs_async.batch._run.throttle import CreateThrottle
 from agentjobs_async.batch.limits import Rate
 
@@ -65,6 +65,20 @@ async def test_a_longer_pause_stands() -> None:
     await asyncio.sleep(50)
     throttle.pause(80)
     assert await waiting == [130]
+
+
+async def test_refusals_without_a_wish() -> None:
+    """They pause creates for 1 s, doubling to 60 s until a job is created; a wish counts, from 1 s to an hour."""
+    throttle, refused, loop = CreateThrottle(None), ServerError(503), asyncio.get_running_loop()
+    pauses = []
+    for wish in (None, 0.0, 90.0, 0.2, 86_400.0, None, *[None] * 5):
+        throttle.limit(loop.time(), wish, refused)
+        pauses.append(throttle.paused_for)
+        await asyncio.sleep(throttle.paused_for)
+    assert pauses == pytest.approx([1, 2, 90, 1, 3600, 4, 8, 16, 32, 60, 60])
+    throttle.accept()
+    throttle.limit(loop.time(), None, refused)
+    assert throttle.paused_for == pytest.approx(1)
 
 
 async def test_cancelled_waits_take_nothing() -> None:

@@ -30,7 +30,7 @@ from agentjobs_async import (
     ServerError,
     SessionClosedError,
 )
-from tests.polled import clock
+from tests.polled import clock, gaps
 from tests.rows import failures_in_turn
 from tests.scripted import KEY, Reply, Scripted, address, loopback_socket, reply
 
@@ -140,6 +140,29 @@ async def test_429_without_patience() -> None:
 
 
 @pytest.mark.looptime
+async def test_429_without_a_usable_wish() -> None:
+    """It is waited out for 1 s, doubling to 60 s; a wish between two counts as it is, and is none of them."""
+    wishes = [("Retry-After", wish) for wish in ("soon", "0", "-3", "7.5", "20, 20", "", "1e3", "1 h", "")]
+    wishes[4:4] = [("retry-after-ms", "2500"), ("Retry-After-Ms", "soon")]
+    limits = [reply(429, None, wish) for wish in wishes]
+    async with Scripted(*limits, reply(429), CREATED) as server, server.session() as session:
+        await session.create_job("Fix it", timeout=600)
+    pauses = [1, 2, 4, 7.5, 2.5, 8, 20, 16, 32, 60, 60, 60]
+    assert gaps([request.at for request in server.requests]) == pytest.approx(pauses, abs=0.11)
+
+
+@pytest.mark.looptime
+async def test_429_beyond_the_time_left() -> None:
+    """A create whose next pause would outlast its timeout ends as rejected, before it."""
+    async with Scripted(reply(429)) as server, server.session() as session:
+        began = clock()
+        with pytest.raises(RateLimitedError) as caught:
+            await session.create_job("Fix it", timeout=10)
+    assert (caught.value.outcome, len(server.requests)) == (CreateOutcome.REJECTED, 4)
+    assert clock() - began == pytest.approx(7, abs=0.5)
+
+
+@pytest.mark.looptime
 async def test_named_refusals_are_repeated() -> None:
     """A 5xx that the user named is sent again as a 429 is; another one leaves it unknown."""
     async with (
@@ -150,7 +173,7 @@ async def test_named_refusals_are_repeated() -> None:
         with pytest.raises(CreateOutcomeUnknownError):
             await session.create_job("Fix that")
     first, second, third, _ = server.requests
-    assert [second.at - first.at, third.at - second.at] == pytest.approx([5, 0.25], abs=0.11)
+    assert [second.at - first.at, third.at - second.at] == pytest.approx([5, 1], abs=0.11)
 
 
 @pytest.mark.looptime

@@ -404,7 +404,9 @@ def test_retry_after_on_any_answer() -> None:
     def check(status: int) -> None:
         wished: Any = polled(answer(status=status, Retry_After="12"))
         assert wished.retry_after == 12.0
-        for headers in ({}, {"Retry_After": "soon"}):
+        longest: Any = polled(answer(status=status, Retry_After="0.5", Retry_After_Ms="1250"))
+        assert longest.retry_after == 1.25
+        for headers in ({}, {"Retry_After": "soon"}, {"Retry_After_Ms": "soon"}):
             plain: Any = polled(answer(status=status, **headers))
             assert plain == job_with() if status == 200 else plain.retry_after is None
 

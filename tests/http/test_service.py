@@ -64,7 +64,8 @@ def test_the_same_bytes_in_another_response() -> None:
         assert isinstance(answer, ReadJob | AgentJobsError)
 
     coded, cut = response(Content_Encoding="gzip"), response(whole=False)
-    others = [response(status=500), response(status=204), response(Retry_After="7"), coded, cut]
+    patient = [response(Retry_After="7"), response(Retry_After_Ms="700")]
+    others = [response(status=500), response(status=204), *patient, coded, cut]
     assert failures(check, *others) == {}
 
 
@@ -74,6 +75,7 @@ RESPONSES = st.builds(
     st.sampled_from([200, 200, 200, 201, 204, 404, 429, 503]),
     whole=st.sampled_from([True, True, True, False]),
     Retry_After=st.sampled_from(["", "1", "soon"]),
+    Retry_After_Ms=st.sampled_from(["", "1"]),
     Content_Encoding=st.sampled_from(["identity", "gzip"]),
 )
 

@@ -7,7 +7,7 @@ from typing import Final
 import pytest
 
 from agentjobs_async import JobRef
-from agentjobs_async._polling.backpressure import Pauses, RememberedPauses
+from agentjobs_async._polling.backpressure import Pauses, ProjectBackoffs, RememberedPauses
 from agentjobs_async._polling.tracked import Tracked
 from tests.polled import clock, gaps, in_memory, peak
 from tests.polling.counted_polls import Polling
@@ -70,6 +70,24 @@ def test_kinds_are_apart() -> None:
     assert not record(pauses, A, 429)
     assert not record(pauses, ELSEWHERE, 503)
     assert not record(pauses, B, 429)
+
+
+def test_backoffs_of_projects() -> None:
+    """Each project has pauses of its own; a good answer makes the next one of its project the first of a row."""
+    backoffs = ProjectBackoffs()
+    assert [backoffs.refused("docs", now, now) for now in (0.0, 1.0)] == [1.0, 3.0]
+    assert backoffs.refused("blog", 3.0, 3.0) == 4.0
+    backoffs.answered("blog")
+    assert [backoffs.refused(name, 4.0, 4.0) for name in ("docs", "blog")] == [8.0, 5.0]
+
+
+def test_backoffs_are_bounded() -> None:
+    """Of very many projects that are refused, those are kept whose polls are held back."""
+    backoffs = ProjectBackoffs()
+    for number in range(5000):
+        backoffs.refused(f"project_{number}", number, number)
+    assert len(backoffs._backoffs) <= 1024
+    assert backoffs.refused("project_4999", 5000, 5000) == 5002
 
 
 def test_remembered_pause() -> None:

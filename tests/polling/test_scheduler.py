@@ -5,6 +5,7 @@ import gc
 from collections import Counter
 from collections.abc import Callable
 from contextvars import ContextVar
+from math import inf
 from typing import Any, Final, cast
 
 import pytest
@@ -42,6 +43,7 @@ from tests.polled import (
     clock,
     ended,
     every,
+    gaps,
     in_memory,
     missing,
     never,
@@ -392,6 +394,44 @@ async def test_pause_that_ends_early_makes_no_poll_early() -> None:
         await asyncio.sleep(30)
         assert [wait.done() for wait in waits] == [False] * 4
     assert get_job.at("job_2") == pytest.approx([0, 22], abs=0.2)
+
+
+def unless(projects: dict[str, tuple[float, float]]) -> Polled:
+    """Return a service that refuses the polls of some projects in a span of time, and does not say for how long."""
+    made = clock()
+
+    async def state(ref: JobRef) -> str:
+        begin, end = projects.get(ref.project_id, (inf, inf))
+        if begin <= clock() - made < end:
+            raise limited(0.0)
+        return "active"
+
+    return Polled(state)
+
+
+async def test_429_without_a_wish() -> None:
+    """It holds back the polls of its project for 1 s, doubling to 60 s, until a good answer; others go on."""
+    get_job = unless({"docs": (5.0, 200.0)})
+    jobs = [*(JobRef("docs", f"docs_{number}") for number in range(50)), JobRef("blog", "blog")]
+    async with JobTracker(get_job, policy=every(0.5)) as tracker:
+        waits = [tracker.watch(ref) for ref in jobs]
+        await asyncio.sleep(270)
+        await cancelled(waits)
+    assert max(gaps(get_job.at("blog"))) <= 0.6
+    asked = sorted(at for at, job_id in get_job.asked if job_id != "blog" and at >= 5)
+    pauses = [gap for gap in gaps(asked) if gap > 0.6]
+    assert pauses == pytest.approx([1, 2, 4, 8, 16, 32, 60, 60, 60], abs=0.6)
+    assert len(get_job.within(269, 270)) >= 90
+
+
+async def test_429_without_a_wish_of_two_projects() -> None:
+    """However many projects are refused so, those that are not go on: none of the answers asked for a pause."""
+    get_job = unless({"docs": (0.0, inf), "blog": (0.0, inf)})
+    async with JobTracker(get_job, policy=every(1)) as tracker:
+        waits = [tracker.watch(JobRef(name, name)) for name in ("docs", "blog", "news")]
+        await asyncio.sleep(50)
+        await cancelled(waits)
+    assert [len(get_job.at(name)) for name in ("docs", "blog", "news")] == [6, 6, 50]
 
 
 async def test_pause_outlives_its_wait() -> None:

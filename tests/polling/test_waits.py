@@ -245,6 +245,24 @@ async def test_wish(waiting: Waiting) -> None:
 
 
 @in_memory
+async def test_429_without_a_wish(waiting: Waiting) -> None:
+    """A 429 that asks for no pause that counts is waited out for 1 s, doubling, until a good answer."""
+
+    async def check(wish: float | None, **settings: Any) -> None:
+        refused = response(RateLimitedError, 429, wish)
+        get_job = Polled(*[refused] * 4, "active", refused, "completed")
+        async with waiting(get_job, every(0.5, **settings)) as wait:
+            await wait(REF)
+        assert get_job.at() == pytest.approx([0, 1, 3, 7, 15, 15.5, 16.5], abs=0.05)
+
+    async def check_ignored(wish: float) -> None:
+        await check(wish, max_retry_after=0)
+
+    assert await failures_at_once(check, None, 0, -5, nan) == {}
+    assert await failures_at_once(check_ignored, 7) == {}
+
+
+@in_memory
 async def test_wish_beyond_the_deadline(waiting: Waiting) -> None:
     """What a server does not wish before the deadline is not asked, by no last poll either."""
     fault = response(ServerError, 503, 30)

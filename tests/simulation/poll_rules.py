@@ -21,6 +21,7 @@ from tests.simulation.world import World
 
 SLACK: Final = 0.02  # s, for what a network takes
 _MAX_RETRY_AFTER: Final = 60.0  # s, `max_retry_after`
+_LONGEST_BACKOFF: Final = 60.0  # s, of a project whose polls are refused without a Retry-After
 _LONGEST_RELEASE: Final = 10.0  # s, over which the polls that a server held back are spread
 _LONGEST_DELAY: Final = 9.9  # s, of the default policy
 _ANSWER_GRACE: Final = 60.0  # s
@@ -146,6 +147,11 @@ def _held_for(one: Request) -> float:
     return min(one.retry_after or 0.0, _MAX_RETRY_AFTER)
 
 
+def _may_be_held_for(one: Request) -> float:
+    """Return for how many seconds at most an answer holds polls back: a 429 that asks for nothing, for up to 60 s."""
+    return _held_for(one) or (_LONGEST_BACKOFF if one.status == 429 else 0.0)
+
+
 def _unseen(
     world: World,
     service: Service,
@@ -160,7 +166,7 @@ def _unseen(
         list
     )  # from, until, whether more come
     for (sender, job_id), found in polls.items():
-        held_back[sender] += [one for one in found if one.retry_after]
+        held_back[sender] += [one for one in found if _may_be_held_for(one)]
         # An answer of another kind may end a wait; its caller begins the next one when it likes.
         moments[sender, job_id] += [(one.left, one.heard, one.is_good or one.status in _TRANSIENT) for one in found]
     for wait in ledger.waits:
@@ -178,7 +184,7 @@ def _unseen(
                 all_held = len({one.project for one in near}) > 1
                 all_held |= len({one.subject for one in near if one.status == 503}) > 1
                 held = [
-                    (one.heard, one.heard + _held_for(one))
+                    (one.heard, one.heard + _may_be_held_for(one))
                     for one in near
                     if all_held or one.project == service.jobs[job_id].project
                 ]

@@ -80,7 +80,7 @@ class ItemRun:
         phase: How far it is to go.
         over: Whether it has ended, in whatever state.
         spent_seconds: What it has spent of its time.
-        failures: How many of its creates failed without an outcome that ends it.
+        failures: How many of its creates did not reach the server.
     """
 
     row: JournalRow

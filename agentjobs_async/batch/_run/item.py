@@ -20,13 +20,12 @@ from agentjobs_async import (
     NotFoundError,
     NotSentError,
     RateLimitedError,
-    ResponseError,
     ServerError,
     SessionClosedError,
     WaitTimeoutError,
 )
 from agentjobs_async.batch._run.context import ItemRun, Phase
-from agentjobs_async.batch._run.throttle import LONGEST_RETRY_AFTER_SECONDS, Permit
+from agentjobs_async.batch._run.throttle import Permit
 from agentjobs_async.batch._store.entries import Entries, NoRoom
 from agentjobs_async.batch._store.heartbeat import Lease
 from agentjobs_async.batch._store.rows import BatchResult, JournalRow
@@ -34,7 +33,7 @@ from agentjobs_async.batch.items import Outcome
 from agentjobs_async.batch.states import State
 from agentjobs_async.telemetry.links import last_create, resumed_from
 
-_FIRST_PAUSE_SECONDS: Final = 1.0  # also the shortest one, whatever the server asks for
+_FIRST_PAUSE_SECONDS: Final = 1.0
 _LONGEST_PAUSE_SECONDS: Final = 60.0  # so that the end of an outage is noticed within a minute
 _MOST_DOUBLINGS: Final = 10  # enough for the longest pause, and no overflow
 _LONGEST_CREATE_SECONDS: Final = 120.0  # an item's own time may be days; no server takes that long to create a job
@@ -95,10 +94,8 @@ def ends_the_run(error: Exception) -> bool:
             return False
 
 
-def pause_after(error: Exception, failures: int) -> float:
-    """Return for how many seconds creates are held back: as the server asks, else doubling with each of `failures`."""
-    if isinstance(error, ResponseError) and error.retry_after is not None:
-        return min(max(error.retry_after, _FIRST_PAUSE_SECONDS), LONGEST_RETRY_AFTER_SECONDS)
+def pause_after(failures: int) -> float:
+    """Return for how many seconds all creates pause after one that did not reach the server, as others before it."""
     return min(_FIRST_PAUSE_SECONDS * 2.0 ** min(failures, _MOST_DOUBLINGS), _LONGEST_PAUSE_SECONDS)
 
 
@@ -228,7 +225,7 @@ class ItemCreate:
 
     def _hold_back(self, permit: Permit, failure: Failure, error: Exception) -> None:
         """Hold other creates back after one that failed."""
-        throttles, pause = self.item.context.throttles, pause_after(error, self.item.failures)
+        throttles = self.item.context.throttles
         match failure:
             case Failure.UNKNOWN:
                 throttles.mark_unknown(permit, error)
@@ -237,11 +234,10 @@ class ItemCreate:
             case Failure.UNAUTHORIZED:
                 throttles.refuse(permit, error)
             case Failure.LIMITED:
-                throttles.mark_definite(permit, counts=False)
-                throttles.pause(permit.project, pause, error)
+                throttles.limit(permit, error)
             case Failure.NOT_SENT:
                 permit.refund()
-                throttles.pause_all(pause, error)
+                throttles.pause_all(pause_after(self.item.failures), error)
             case Failure.INVALID | Failure.WITHHELD | Failure.FATAL:
                 permit.refund()
 
@@ -282,8 +278,6 @@ class ItemCreate:
 
     async def _postpone(self, failure: Failure, error: Exception) -> Ended | None:
         """Decide about an item that is planned again: later, or not in this run."""
-        pause = pause_after(error, self.item.failures)
-        self.item.failures += 1
         match failure:
             case Failure.FATAL:
                 raise error
@@ -292,10 +286,12 @@ class ItemCreate:
             case Failure.INVALID:
                 return self._end(Outcome.REJECTED, error)
             case Failure.LIMITED:
-                await self.item.context.entries.pause(pause, self.item.slot.project)
+                project = self.item.slot.project
+                await self.item.context.entries.pause(self.item.context.throttles.paused_for(project), project)
                 return None
             case _:
-                self.item.spent_seconds += pause
+                self.item.spent_seconds += pause_after(self.item.failures)
+                self.item.failures += 1
                 return None if self.item.left_seconds > 0 else self._end(Outcome.TIMED_OUT, error)
 
     async def _plan_again(self, claim: str, error: Exception | None) -> None:

@@ -10,7 +10,8 @@ from typing import Final
 
 from attrs import define, field
 
-from agentjobs_async import CreateOutcomeUnknownError
+from agentjobs_async import CreateOutcomeUnknownError, ResponseError
+from agentjobs_async._loop.backoff import Backoff
 from agentjobs_async.batch._store.entries import Entries
 from agentjobs_async.batch.limits import Rate
 
@@ -20,6 +21,7 @@ _UNKNOWN_IN_A_ROW: Final = 3  # one or two are a hiccup; from the third on it is
 _FIRST_PROBE_SECONDS: Final = 1.0  # most hiccups are over by then
 _LONGEST_PROBE_SECONDS: Final = 60.0  # so an outage of ten minutes costs 15 creates
 REFUSED_SECONDS: Final = 60.0  # then one create tries again: the key may have been given its permission
+_SHORTEST_RETRY_AFTER_SECONDS: Final = 1.0
 LONGEST_RETRY_AFTER_SECONDS: Final = 3600.0  # a longer one holds creates back no longer than this
 
 _logger: Final = logging.getLogger("agentjobs_async.batch")
@@ -59,6 +61,7 @@ class CreateThrottle:
         """When the creates of the last gap began; at first the last create of an earlier run."""
         self._paused_until = now
         self._reason: Exception | None = None
+        self._backoff = Backoff()
         self._held_until = now
         self.holds = 0
         self._unknown_in_a_row = 0
@@ -96,6 +99,11 @@ class CreateThrottle:
     def paused(self) -> bool:
         """Whether a pause holds all creates back."""
         return self._clock() < self._paused_until
+
+    @property
+    def paused_for(self) -> float:
+        """For how many seconds more a pause holds all creates back."""
+        return max(self._paused_until - self._clock(), 0.0)
 
     @property
     def refused_by(self) -> Exception | None:
@@ -160,6 +168,22 @@ class CreateThrottle:
         self._paused_until = max(self._paused_until, self._clock() + seconds)
         self._hold_back()
 
+    def limit(self, began: float, wish: float | None, reason: Exception) -> None:
+        """Pause creates since the server refused one for now.
+
+        Args:
+            began: When that create began.
+            wish: For how many seconds the server asks; at least 1 and at most 3600 count. Without a wish above 0 the
+                pauses are those of a `Backoff`, until a create gives a job.
+            reason: The server's answer.
+        """
+        now = self._clock()
+        if wish:
+            seconds = min(max(wish, _SHORTEST_RETRY_AFTER_SECONDS), LONGEST_RETRY_AFTER_SECONDS)
+        else:
+            seconds = self._backoff.refused(began, now) - now
+        self.pause(seconds, reason)
+
     def defer(self, seconds: float) -> None:
         """Defer further creates for `seconds`; unlike a pause, this does not hold back one that was let go."""
         self._held_until = max(self._held_until, self._clock() + seconds)
@@ -198,7 +222,8 @@ class CreateThrottle:
         self._hold_back()
 
     def accept(self) -> None:
-        """End a refusal: a create with the same key has succeeded since."""
+        """End a refusal, since a create with the same key has succeeded; the next pause is the first of a row."""
+        self._backoff.answered()
         self._refused_until = self._clock()
 
     def _leave(self) -> None:
@@ -270,6 +295,13 @@ class Permit:
             if self._common_holds is not None:
                 self._common.refund(self._common_begun)
 
+    def limit(self, error: Exception) -> float:
+        """Discard a create that the server refused for now; return for how many seconds others are paused."""
+        self.refund()
+        if self._own_begun is not None:
+            self._own.limit(self._own_begun, error.retry_after if isinstance(error, ResponseError) else None, error)
+        return self._own.paused_for
+
     def mark_unknown(self, error: Exception) -> bool:
         """Count a create that may have started an agent; return whether this begins an outage."""
         self.spend()
@@ -330,9 +362,9 @@ class CreateThrottles:
         self.of(permit.project).mark_definite()
         return was_refused
 
-    def mark_definite(self, permit: Permit, *, counts: bool = True) -> None:
+    def mark_definite(self, permit: Permit) -> None:
         """Count a create that is known to have started no agent."""
-        (permit.spend if counts else permit.refund)()
+        permit.spend()
         self.of(permit.project).mark_definite()
 
     def mark_unknown(self, permit: Permit, error: Exception) -> None:
@@ -353,10 +385,15 @@ class CreateThrottles:
             _logger.warning("%s are refused, and stay planned: %s", _named(permit.project), error)
         own.refuse(error, self._refused_for)
 
-    def pause(self, project: str | None, seconds: float, reason: Exception) -> None:
-        """Hold back the creates of a project because the server asks for it."""
-        self.of(project).pause(seconds, reason)
-        _logger.warning("%s are held back for %.0f s: %s", _named(project), seconds, reason)
+    def limit(self, permit: Permit, error: Exception) -> None:
+        """Hold back the creates of a project because the server refuses them for now."""
+        seconds = permit.limit(error)
+        self.of(permit.project).mark_definite()
+        _logger.warning("%s are held back for %.0f s: %s", _named(permit.project), seconds, error)
+
+    def paused_for(self, project: str | None) -> float:
+        """Return for how many seconds more a pause holds back the creates of a project."""
+        return self.of(project).paused_for
 
     def pause_all(self, seconds: float, reason: Exception) -> None:
         """Hold back all creates because none can be sent."""
