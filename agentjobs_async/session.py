@@ -184,7 +184,10 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
         return job_or_raise(await (run_to_end(create, self._finishing) if finish else create))
 
     async def get_job(self, job: AgentJob | JobRef | str) -> AgentJob:
-        """Read a job once, without repetition.
+        """Read a job once.
+
+        The request is sent once more, on a fresh connection and within the same time, only where a connection that an
+        earlier request had used broke before a byte of the response: most often the server had closed it.
 
         Raises:
             InvalidInputError: `job` is not a job, ref or id; or it is an id, and it may be a token or the session has

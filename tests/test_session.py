@@ -241,6 +241,18 @@ async def test_paced_answer_is_a_job() -> None:
         assert (await session.get_job("job_1")) == AgentJob("job_1", "docs", "active")
 
 
+@pytest.mark.looptime
+async def test_kept_connection_that_the_server_has_closed() -> None:
+    """`get_job` finds the job all the same; a wait sends nothing again: its next poll is due soon."""
+    closed = Reply(then="fin")
+    async with Scripted(job(), closed, job(), job(), closed, job("completed")) as server, server.session() as session:
+        await session.get_job("job_1")
+        assert (await session.get_job("job_1")).status == "active"
+        assert (await session.wait_for_job("job_1")).succeeded
+    assert len(server.requests) == 6
+    assert server.requests[-1].at - server.requests[-2].at > 1
+
+
 async def test_own_get_job() -> None:
     """A get-job callable replaces the HTTP read in every call, and what it raises comes out as it is."""
     error = LookupError("mine")

@@ -24,6 +24,13 @@ T = TypeVar("T")
 _RECEIVED_BYTES: Final = 65_536  # at a time at most: a whole response, nearly always
 
 
+class KeptConnectionError(aiohttp.ClientConnectionError):
+    """A connection that had served an earlier request broke before a byte of the answer to this one came.
+
+    Most often the server had closed it by then. aiohttp does not send the request again after this error.
+    """
+
+
 class Connection(ResponseHandler, asyncio.BufferedProtocol):
     """A connection that is aborted whenever aiohttp would close it.
 
@@ -44,12 +51,18 @@ class Connection(ResponseHandler, asyncio.BufferedProtocol):
     def __init__(self, pool: "Pool") -> None:
         super().__init__(asyncio.get_running_loop())
         self._pool = pool
+        self._unanswered = False  # by any byte, the request for which a kept connection is held
         self.held: aiohttp.connector.Connection | None = None
 
     @property
     def idle(self) -> bool:
         """Whether the connection is in the pool."""
         return self.held is not None and self.held.closed
+
+    def hold(self, held: aiohttp.connector.Connection) -> None:
+        """Record the hold that the next request has."""
+        self._unanswered = self.held is not None
+        self.held = held
 
     def connection_made(self, transport: Any) -> None:
         self._pool.open.add(self)
@@ -76,9 +89,12 @@ class Connection(ResponseHandler, asyncio.BufferedProtocol):
         if data and self.idle:
             self.abort()
         else:
+            self._unanswered = False
             super().data_received(data)
 
     def set_exception(self, exc: BaseException, *cause: BaseException) -> None:
+        if self._unanswered:
+            exc, cause = KeptConnectionError(*exc.args), (exc,)
         super().set_exception(exc, *cause)
         # aiohttp tells the reader of a body nothing of a chunk that breaks it: the reader would wait for the timeout.
         payload = getattr(self, "_payload", None)
@@ -149,7 +165,7 @@ class Pool(aiohttp.TCPConnector):
         if progress is not None:
             progress.connected()
         connection: Any = held.protocol
-        connection.held = held
+        connection.hold(held)
         return held
 
     def _make(self) -> Connection:

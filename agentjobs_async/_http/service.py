@@ -63,8 +63,12 @@ class Service:
         return await Create(request, url, self._transport, self._decoder, hooks).run(group)
 
     async def read(self, ref: JobRef) -> AgentJob | ReadJob | AgentJobsError:
-        """Return the job as the service shows it now, or the error of this one exchange."""
-        response = await self.poll(ref)
+        """Return the job as the service shows it now, or the error of this one exchange.
+
+        It is sent once more where a kept connection broke before a byte of the answer. A poll is not: it is its own
+        repetition, and the next one is due soon.
+        """
+        response = await self._transport.read(self._get_path.url(ref.project_id, ref.job_id), repeats=True)
         return response if isinstance(response, AgentJobsError) else self._decoder.read(response, ref)
 
     def poll(self, ref: JobRef) -> Awaitable[Response | AgentJobsError]:

@@ -18,7 +18,7 @@ from attrs import field, frozen
 from yarl import URL
 
 from agentjobs_async._http.api_key import ApiKey
-from agentjobs_async._http.connections import Pool, Resolver, create_under_way, send_once
+from agentjobs_async._http.connections import KeptConnectionError, Pool, Resolver, create_under_way, send_once
 from agentjobs_async._http.progress import Progress
 from agentjobs_async._http.responses import Response
 from agentjobs_async._loop.cancel_scope import wait_until_left
@@ -55,11 +55,12 @@ _SHOWN_BYTES: Final = 300  # of a foreign error's text
 _QUOTED: Final = re.compile(r"[\s:]+b?['\"].*", re.DOTALL)
 """What a message of aiohttp quotes of a response: cut by aiohttp, and so with a part of a key that can't be masked."""
 _SENT_BYTES: Final = 262_144  # of a body at once: the loop is not blocked for long
+_LEAST_SECONDS: Final = 0.001  # of a time limit: aiohttp takes 0 for none
 _EXPLANATION_SECONDS: Final = 1.0  # for the body of an error, whose head has said what it is
 
 
 class Transport:
-    """The sockets of one session: a pool for reads, and a fresh connection for each create."""
+    """The sockets of one session: a pool for reads, and a fresh connection for each create and each repeated read."""
 
     def __init__(
         self,
@@ -84,7 +85,7 @@ class Transport:
         self._read_options = dict(self._options)
         self._headers = {"Accept": "application/json", "Accept-Encoding": "gzip, deflate", "User-Agent": user_agent}
         self._reads: aiohttp.ClientSession
-        self._creates: aiohttp.ClientSession
+        self._fresh: aiohttp.ClientSession
         self._opened: dict[aiohttp.ClientSession, Pool] = {}
 
     @property
@@ -107,7 +108,7 @@ class Transport:
                 self._read_options["middlewares"] = (send_once,)
             if not self._trace_reads:
                 self._reads.trace_configs.clear()  # instrumentation adds its own to every client: a span for each poll
-            self._creates = self._client(Pool(names, force_close=True))
+            self._fresh = self._client(Pool(names, force_close=True))
 
     def _client(self, pool: Pool) -> aiohttp.ClientSession:
         client = aiohttp.ClientSession(
@@ -119,22 +120,34 @@ class Transport:
         self._opened[client] = pool
         return client
 
-    async def read(self, url: URL) -> Response | AgentJobsError:
-        """Return the response to one GET, or the error of the exchange."""
-        try:
-            return await self._received(
-                await self._reads.get(
-                    url,
-                    headers={"Authorization": self._key.authorization()},
-                    timeout=self._read_timeout,
-                    **self._read_options,
+    async def read(self, url: URL, *, repeats: bool = False) -> Response | AgentJobsError:
+        """Return the response to one GET, or the error of the exchange.
+
+        With `repeats` it is sent once more, on a fresh connection and within the same time, where a kept connection
+        broke before a byte of the answer.
+        """
+        client, timeout, options = self._reads, self._read_timeout, self._read_options
+        began = asyncio.get_running_loop().time() if repeats else 0.0
+        while True:
+            try:
+                return await self._received(
+                    await client.get(
+                        url, headers={"Authorization": self._key.authorization()}, timeout=timeout, **options
+                    )
                 )
-            )
-        except asyncio.CancelledError as error:
-            interrupted = error
-        except Exception as error:  # noqa: BLE001 - whatever a foreign library raises is a fault of the exchange
-            return self._fault(error, url)
+            except asyncio.CancelledError as error:
+                interrupted = error
+                break
+            except Exception as error:  # noqa: BLE001 - whatever a foreign library raises is a fault of the exchange
+                if not repeats or client is self._fresh or not isinstance(error, KeptConnectionError):
+                    return self._fault(error, url)
+            client, timeout = self._fresh, self._timeout_of_read(began + self.read_seconds)
+            options = {**options, "middlewares": (send_once,)}
         raise _without_frames(interrupted)
+
+    def _timeout_of_read(self, deadline: float) -> aiohttp.ClientTimeout:
+        left = max(deadline - asyncio.get_running_loop().time(), _LEAST_SECONDS)
+        return aiohttp.ClientTimeout(total=left, connect=self._read_timeout.connect, ceil_threshold=inf)
 
     async def create(self, url: URL, body: bytes, progress: Progress) -> Response | AgentJobsError:
         """Return the response to one POST of JSON over a fresh connection, or the error; the caller bounds its time."""
@@ -142,7 +155,7 @@ class Transport:
         token = create_under_way.set(progress)
         try:
             return await self._received(
-                await self._creates.post(
+                await self._fresh.post(
                     url,
                     data=_Body(body, progress),
                     headers={"Authorization": self._key.authorization(), "Content-Type": "application/json"},

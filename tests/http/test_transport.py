@@ -26,6 +26,7 @@ from agentjobs_async._http.create import CreateRequest
 from agentjobs_async._http.progress import Progress
 from agentjobs_async._http.responses import Response, ResponseDecoder
 from agentjobs_async._http.transport import Transport
+from tests.polled import clock
 from tests.rows import failures, failures_in_turn
 from tests.scripted import KEY, Reply, Scripted, address, http, job, loopback_socket, reply
 
@@ -108,6 +109,42 @@ async def test_faults_of_a_read() -> None:
         assert len(server.requests) == 1
 
     assert await failures_in_turn(check, *FAULTS) == {}
+
+
+KEPT = job()
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("repeats", [True, False])
+async def test_repeated_read(*, repeats: bool) -> None:
+    """A read is sent once more, on a fresh connection, only where a kept one broke before a byte of its answer.
+
+    It ends within the time of one read.
+    """
+
+    async def check(replies: list[Reply], connections: list[int], error: str = "") -> None:
+        async with Scripted(*replies) as server, opened() as transport:
+            for _ in range(connections.count(1) - 1):
+                assert isinstance(await transport.read(URL(server.base_url)), Response)
+            began = clock()
+            answer = await transport.read(URL(server.base_url), repeats=repeats)
+            assert clock() - began == pytest.approx(20 if "answer" in error else 0, abs=0.5)
+        assert (error or "job_1") in (str(answer) if isinstance(answer, AgentJobsError) else answer.body.decode())
+        assert [request.connection for request in server.requests] == connections
+
+    closed, reset, hangs, begun = Reply(then="fin"), Reply(then="reset"), Reply(then="hang"), Reply(OK[:1], "fin")
+    rows: list[tuple[Any, ...]] = [
+        ([closed, KEPT], [1], "disconnected"),  # a fresh connection
+        ([KEPT, begun, KEPT], [1, 1], "disconnected"),  # a byte of the answer
+        ([KEPT, hangs, KEPT], [1, 1], "no whole answer within 20 s"),
+    ]
+    if repeats:
+        rows += [([KEPT, broken, KEPT], [1, 1, 2]) for broken in (closed, reset)]
+        rows += [([KEPT, reset, closed, KEPT], [1, 1, 2], "disconnected")]
+        rows += [([KEPT, closed, hangs], [1, 1, 2], "no whole answer within 20 s")]
+    else:
+        rows += [([KEPT, closed, KEPT], [1, 1], "disconnected"), ([KEPT, reset, KEPT], [1, 1], "reset")]
+    assert await failures_in_turn(check, *rows) == {}
 
 
 async def test_broken_http_is_not_quoted() -> None:
