@@ -103,11 +103,12 @@ class SessionClosedError(AgentJobsError, RuntimeError):
 
 
 class NotSentError(AgentJobsError, ConnectionError):
-    """No byte of the request left: the name lookup, the connection or the TLS handshake failed.
+    """The server read no byte of the request: the name lookup, the connection or the TLS handshake failed.
 
     Attributes:
-        reason: `dns`, `refused`, `tls`, `certificate`, `proxy` (the proxy refused), `timeout`, `withheld` (the
-            caller's `before_send` returned false or raised), or `connect` for any other failure.
+        reason: `dns`, `refused`, `tls`, `certificate` (the server's is not trusted, or the server refused the client's
+            or misses one), `proxy` (the proxy refused), `timeout`, `withheld` (the caller's `before_send` returned
+            false or raised), or `connect` for any other failure.
     """
 
     advice: str = "check base_url and the network, or try again"
@@ -117,6 +118,8 @@ class NotSentError(AgentJobsError, ConnectionError):
         self.reason: NotSentReason = reason
         if reason == "withheld":
             self.advice = ""  # neither the address nor the network is at fault
+        elif reason == "certificate":
+            self.advice = "check the certificates, and what the session got as ssl"
 
 
 class TransportError(AgentJobsError, ConnectionError):

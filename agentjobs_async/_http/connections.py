@@ -9,6 +9,7 @@ import asyncio
 import socket
 from collections.abc import Coroutine, Generator
 from contextvars import Context, ContextVar
+from ssl import SSLError
 from typing import Any, Final, Generic, TypeVar
 
 import aiohttp
@@ -24,11 +25,29 @@ T = TypeVar("T")
 _RECEIVED_BYTES: Final = 65_536  # at a time at most: a whole response, nearly always
 
 
-class KeptConnectionError(aiohttp.ClientConnectionError):
-    """A connection that had served an earlier request broke before a byte of the answer to this one came.
+class UnansweredError(aiohttp.ClientConnectionError):
+    """A connection broke before a byte of the answer came. aiohttp does not send the request again after this error.
 
-    Most often the server had closed it by then. aiohttp does not send the request again after this error.
+    Attributes:
+        kept: Whether it had served an earlier request: most often the server had closed it by then.
+        alert: The TLS alert with which the server broke it, such as `CERTIFICATE_REQUIRED`; `None` without one.
     """
+
+    def __init__(self, error: BaseException, cause: BaseException | None = None, *, kept: bool) -> None:
+        super().__init__(*error.args)
+        self.kept = kept
+        self.alert = alert_of(cause)
+
+
+def alert_of(error: BaseException | None) -> str | None:
+    """Return the name of the TLS alert that the server sent, as OpenSSL has it; `None` if `error` tells of none."""
+    reason = error.reason if isinstance(error, SSLError) else None
+    return reason.rpartition("ALERT_")[2] if reason is not None and "ALERT_" in reason else None
+
+
+def _is_broken_record(error: BaseException | None = None) -> bool:
+    """Return whether TLS broke by anything but an alert: an answer may have come, and be lost with the record."""
+    return isinstance(error, SSLError) and alert_of(error) is None
 
 
 class Connection(ResponseHandler, asyncio.BufferedProtocol):
@@ -51,7 +70,8 @@ class Connection(ResponseHandler, asyncio.BufferedProtocol):
     def __init__(self, pool: "Pool") -> None:
         super().__init__(asyncio.get_running_loop())
         self._pool = pool
-        self._unanswered = False  # by any byte, the request for which a kept connection is held
+        self._unanswered = False  # by any byte, the request for which it is held
+        self._is_kept = self._is_tls = False
         self.held: aiohttp.connector.Connection | None = None
 
     @property
@@ -61,11 +81,12 @@ class Connection(ResponseHandler, asyncio.BufferedProtocol):
 
     def hold(self, held: aiohttp.connector.Connection) -> None:
         """Record the hold that the next request has."""
-        self._unanswered = self.held is not None
+        self._unanswered, self._is_kept = True, self.held is not None
         self.held = held
 
     def connection_made(self, transport: Any) -> None:
         self._pool.open.add(self)
+        self._is_tls = transport.get_extra_info("ssl_object") is not None
         super().connection_made(transport)
 
     def connection_lost(self, exc: BaseException | None) -> None:
@@ -93,8 +114,8 @@ class Connection(ResponseHandler, asyncio.BufferedProtocol):
             super().data_received(data)
 
     def set_exception(self, exc: BaseException, *cause: BaseException) -> None:
-        if self._unanswered:
-            exc, cause = KeptConnectionError(*exc.args), (exc,)
+        if self._unanswered and (self._is_kept or (self._is_tls and not _is_broken_record(*cause))):
+            exc, cause = UnansweredError(exc, *cause, kept=self._is_kept), (exc,)
         super().set_exception(exc, *cause)
         # aiohttp tells the reader of a body nothing of a chunk that breaks it: the reader would wait for the timeout.
         payload = getattr(self, "_payload", None)

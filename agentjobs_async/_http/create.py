@@ -192,8 +192,8 @@ _RECONNECT: Final = tenacity.wait_exponential(multiplier=0.1, max=10) + _JITTER
 def may_repeat(result: object, max_retry_after: float) -> bool:
     """Return whether `result` proves that no agent was started, and a repetition may end otherwise.
 
-    That is a create that was not sent, except after a bad certificate or a refusal by the proxy or by `before_send`;
-    and a 429 or a 5xx of `create_refusals` whose Retry-After is at most `max_retry_after` seconds.
+    That is a create that was not sent, except after a certificate that either side refused, or a refusal by the proxy
+    or by `before_send`; and a 429 or a 5xx of `create_refusals` whose Retry-After is at most `max_retry_after` seconds.
     """
     if isinstance(result, _REFUSED):
         return _retry_after(result) <= max_retry_after

@@ -42,17 +42,18 @@ class Progress:
 
     Attributes:
         tries: The number of tries that have started.
+        connections: The number of connections that were made for the try under way: one, unless aiohttp repeats it.
         status: The HTTP status of the try under way; `None` until the head of its response is here.
         refusal: The last error that proves that no agent was started; `None` without one.
     """
 
-    __slots__ = ("_decoder", "_request", "_step", "refusal", "status", "tries")
+    __slots__ = ("_decoder", "_request", "_step", "connections", "refusal", "status", "tries")
 
     def __init__(self, request: "CreateRequest", decoder: ResponseDecoder) -> None:
         self._request = request
         self._decoder = decoder
         self._step = _Step.DECIDED
-        self.tries = 0
+        self.tries = self.connections = 0
         self.status: int | None = None
         self.refusal: AgentJobsError | None = None
 
@@ -77,6 +78,7 @@ class Progress:
     def start_try(self) -> None:
         """Start a try."""
         self.tries += 1
+        self.connections = 0
         self.status = None
         self._step = _Step.BEGUN
 
@@ -87,6 +89,7 @@ class Progress:
 
     def connected(self) -> None:
         """Record that the connection is there."""
+        self.connections += 1
         if self._step is _Step.CONNECTING:
             self._step = _Step.CONNECTED
 

@@ -18,7 +18,7 @@ from attrs import field, frozen
 from yarl import URL
 
 from agentjobs_async._http.api_key import ApiKey
-from agentjobs_async._http.connections import KeptConnectionError, Pool, Resolver, create_under_way, send_once
+from agentjobs_async._http.connections import Pool, Resolver, UnansweredError, alert_of, create_under_way, send_once
 from agentjobs_async._http.progress import Progress
 from agentjobs_async._http.responses import Response
 from agentjobs_async._loop.cancel_scope import wait_until_left
@@ -139,7 +139,7 @@ class Transport:
                 interrupted = error
                 break
             except Exception as error:  # noqa: BLE001 - whatever a foreign library raises is a fault of the exchange
-                if not repeats or client is self._fresh or not isinstance(error, KeptConnectionError):
+                if not repeats or client is self._fresh or not _broke_unanswered(error, kept=True):
                     return self._fault(error, url)
             client, timeout = self._fresh, self._timeout_of_read(began + self.read_seconds)
             options = {**options, "middlewares": (send_once,)}
@@ -188,15 +188,21 @@ class Transport:
         return received
 
     def _fault(self, error: Exception, url: URL, progress: Progress | None = None) -> AgentJobsError:
-        text = one_line(self._key.mask(self._description(error)), _SHOWN_BYTES)
+        alert = _refused_certificate(error)
+        description = self._description(error) if alert is None else _CERTIFICATE_ALERTS[alert]
+        text = one_line(self._key.mask(description), _SHOWN_BYTES)
         reason = _not_sent_reason(error)
         # Of a create, the steps decide, not the error: that of a second connection says nothing of the first one.
         nothing_left = reason is not None if progress is None else not progress.may_have_left
+        if alert is not None and (progress is None or progress.connections <= 1):
+            nothing_left = True  # the request was sent, but the server ended the handshake, and read nothing of it
         if nothing_left:
             place = "" if reason == "refused" else f" to {url.host}"  # the text has it, or the proxy's
             return NotSentError(f"nothing was sent{place}: {text}", reason or "connect")
         if isinstance(error, aiohttp.ClientResponseError | HttpProcessingError):
             return ProtocolError("http", text)
+        if _broke_unanswered(error, kept=False):
+            text += " before any answer; TLS is a likely cause: a client certificate that the server refuses, or misses"
         return TransportError(f"the exchange broke: {text}")
 
     def _description(self, error: Exception) -> str:
@@ -275,8 +281,43 @@ _NOT_SENT: Final[tuple[tuple[type[Exception], NotSentReason], ...]] = (
 )
 
 
+_REFUSED: Final = "the server refused the client certificate"
+_CERTIFICATE_ALERTS: Final = {
+    "CERTIFICATE_REQUIRED": "the server asks for a client certificate, and the session's `ssl` has none",
+    "BAD_CERTIFICATE": f"{_REFUSED}: it is bad, or missing",
+    "UNSUPPORTED_CERTIFICATE": f"{_REFUSED}: it does not support its kind",
+    "CERTIFICATE_REVOKED": f"{_REFUSED}: it is revoked",
+    "CERTIFICATE_EXPIRED": f"{_REFUSED}: it has expired, or is not valid yet",
+    "CERTIFICATE_UNKNOWN": f"{_REFUSED}: it does not accept it",
+    "UNKNOWN_CA": f"{_REFUSED}: it does not know the authority that signed it",
+    "ACCESS_DENIED": f"{_REFUSED}: it denies it access",
+    "HANDSHAKE_FAILURE": "the server ended the TLS handshake: it may ask for a client certificate that it did not get",
+}
+"""What the TLS alerts (RFC 8446, 6.2) mean with which a server answers the certificate of a client, or its absence.
+
+Under TLS 1.3 the client has sent its request when they come. They end the handshake of the server, which therefore has
+read no byte of the request.
+"""
+
+
+def _refused_certificate(error: Exception) -> str | None:
+    """Return the alert by which the server refused the session's own certificate; `None` if `error` tells of none."""
+    if isinstance(error, UnansweredError):
+        alert = None if error.kept else error.alert
+    else:
+        alert = alert_of(error.os_error) if isinstance(error, aiohttp.ClientConnectorError) else None
+    return alert if alert in _CERTIFICATE_ALERTS else None
+
+
+def _broke_unanswered(error: Exception, *, kept: bool) -> bool:
+    """Return whether a kept connection, or one of TLS that was made for the request, broke before any answer."""
+    return isinstance(error, UnansweredError) and error.kept is kept
+
+
 def _not_sent_reason(error: Exception) -> NotSentReason | None:
     """Return the `NotSentError.reason` why there was no connection; `None` if `error` has another cause."""
+    if _refused_certificate(error) is not None:
+        return "certificate"
     if isinstance(error, aiohttp.ClientConnectorError) and error.errno == errno.ECONNREFUSED:
         return "refused"
     return next((reason for kind, reason in _NOT_SENT if isinstance(error, kind)), None)

@@ -6,6 +6,7 @@ import ssl
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from hashlib import sha256
 from http import HTTPStatus
 from itertools import product
@@ -15,6 +16,7 @@ from unittest.mock import DEFAULT, AsyncMock, Mock
 import aiohappyeyeballs
 import aiohttp
 import pytest
+import trustme
 
 from agentjobs_async import (
     AgentJobsError,
@@ -30,6 +32,7 @@ from agentjobs_async import (
     ServerError,
     SessionClosedError,
 )
+from tests.http.tls import CertificateServer, client_context
 from tests.polled import clock, gaps
 from tests.rows import failures_in_turn
 from tests.scripted import KEY, Reply, Scripted, address, loopback_socket, reply
@@ -120,6 +123,60 @@ async def test_bad_certificate_is_not_repeated(server_tls: ssl.SSLContext) -> No
             await session.create_job("Fix it")
     assert (caught.value.outcome, caught.value.reason) == (CreateOutcome.NOT_SENT, "certificate")
     assert (len(hellos), len(server.requests)) == (1, 0)
+
+
+async def test_client_certificate_that_is_refused() -> None:
+    """A TLS alert in answer to the client's certificate shows that nothing was forwarded: not sent, and not repeated.
+
+    Under TLS 1.3 the request has left by then. What a create is told, a read is told as well.
+    """
+    authority, other = trustme.CA(), trustme.CA()
+    past = datetime(2020, 1, 1, tzinfo=UTC)
+    made: dict[str, trustme.LeafCert | None] = {
+        "ask": None,
+        "authority": other.issue_cert("client.example.com"),
+        "expired": authority.issue_cert("client.example.com", not_after=past),
+    }
+
+    async def check(name: str, version: ssl.TLSVersion) -> None:
+        with CertificateServer(authority, version) as server:
+            context = client_context(authority, made[name])
+            async with AgentJobsSession(server.base_url, KEY, project_id="docs", ssl=context) as session:
+                with pytest.raises(NotSentError, match=f"server .*{name}.* certificates") as create:
+                    await session.create_job("Fix it")
+                with pytest.raises(NotSentError, match=f"server .*{name}") as read:
+                    await session.get_job("job_1")
+        assert (create.value.outcome, create.value.reason, read.value.reason) == ("not_sent", *["certificate"] * 2)
+        assert (server.connections, server.requests) == (2, 0)
+
+    assert await failures_in_turn(check, *product(made, [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])) == {}
+
+
+async def test_client_certificate_that_is_accepted() -> None:
+    """With the certificate that the server wants, creates and reads are as without one."""
+    authority = trustme.CA()
+    with CertificateServer(authority, ssl.TLSVersion.TLSv1_3) as server:
+        context = client_context(authority, authority.issue_cert("client.example.com"))
+        async with AgentJobsSession(server.base_url, KEY, project_id="docs", ssl=context) as session:
+            job = await session.create_job("Fix it")
+            assert await session.get_job(job) == job
+    assert server.requests == 2
+
+
+async def test_connection_that_breaks_without_an_alert(client_tls: ssl.SSLContext, server_tls: ssl.SSLContext) -> None:
+    """It leaves a create unknown, and its text names TLS as a likely cause where that may be one, and only there."""
+    server_tls.verify_mode = ssl.CERT_REQUIRED  # asyncio's server sends no alert: it only ends the connection
+
+    async def check(server: Scripted, *, named: bool) -> None:
+        async with server, server.session(ssl=client_tls) as session:
+            with pytest.raises(CreateOutcomeUnknownError) as caught:
+                await session.create_job("Fix it")
+        assert ("TLS is a likely cause" in str(caught.value)) is named
+
+    await check(Scripted(CREATED, ssl=server_tls), named=True)
+    await check(Scripted(Reply(then="fin")), named=False)
+    server_tls.verify_mode = ssl.CERT_NONE
+    await check(Scripted(Reply(HEAD, "fin"), ssl=server_tls), named=False)
 
 
 @pytest.mark.looptime
