@@ -143,7 +143,7 @@ def _unsent(outcome: Outcome | None, error: str) -> Fields:
 def _written(form: str, lines: Sequence[Line], columns: Sequence[str]) -> Iterator[str]:
     """Return the lines of the file: the fields of the records first, then the columns of their items."""
     names = list(dict.fromkeys(name for fields, _ in lines for name in fields))
-    own = [f"agentjobs_{name}" if name in names else name for name in columns]
+    own = [_named_beside(names, name) for name in columns]
     if form == "csv":
         yield csv_line(map(cell_text, (*names, *own)))
     for fields, item in lines:
@@ -155,6 +155,11 @@ def _written(form: str, lines: Sequence[Line], columns: Sequence[str]) -> Iterat
                 named: item.get(name) for name, named in zip(columns, own, strict=True) if name in {*COLUMNS, *item}
             }
             yield f"{json.dumps({**fields, **found})}\n"
+
+
+def _named_beside(names: Sequence[str], name: str) -> str:
+    """Return the name of an item's column beside the fields of the input: with `agentjobs_` until no field has it."""
+    return _named_beside(names, f"agentjobs_{name}") if name in names else name
 
 
 def _cell(value: object) -> str:

@@ -7,6 +7,7 @@ reads no journal and needs no extra, so that jobs without a journal are shown wi
 import csv
 import io
 import json
+import re
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
@@ -36,6 +37,8 @@ __all__ = [
 ]
 
 _WITHOUT_ERROR: Final = {"failed": "the agent failed", "archived": "the job was archived"}
+_PREFIX: Final = "context."
+_PREFIXES: Final = re.compile(rf"\A(?:{re.escape(_PREFIX)})+")
 _MOST_CELL: Final = 32_000  # characters; spreadsheets refuse a cell of more than 32,767
 
 
@@ -87,8 +90,12 @@ COLUMNS: Final = {
 
 
 def context_column(name: str) -> str:
-    """Return the name of the column that has a field of the context."""
-    return f"context.{name}" if name in COLUMNS else name
+    """Return the name of the column that has a field of the context; two fields never have the same one.
+
+    A field that is named as a column, or as the column of such a field, gets the prefix `context.`: `key` becomes
+    `context.key`, and so `context.key` becomes `context.context.key`.
+    """
+    return f"{_PREFIX}{name}" if _PREFIXES.sub("", name) in COLUMNS else name
 
 
 def document(row: "JournalRow", *, prompts: bool = True) -> dict[str, Any]:

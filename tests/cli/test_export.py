@@ -103,6 +103,36 @@ def test_forms_and_places(service: EmulatorThread, tmp_path: Path, capsys: Captu
     assert service.emulator.agents_started.total() == 2
 
 
+def test_fields_named_as_columns(service: EmulatorThread, tmp_path: Path, capsys: Captured, db: str) -> None:
+    """Whatever the fields of a context are called, each is in every file of items; events have them as an object."""
+    fields = {"key": "a", "context.key": "b", "context.context.key": "c", "owner": 7}
+    columns = {"context.key": "a", "context.context.key": "b", "context.context.context.key": "c", "owner": 7}
+    (tmp_path / "tasks.jsonl").write_text(json.dumps({"title": "One", **fields}))
+    out, text = str(tmp_path / "out.jsonl"), str(tmp_path / "out.csv")
+    arguments = ["--file", str(tmp_path / "tasks.jsonl"), "--prompt", "{title}", "--journal", db, "--json"]
+    assert main(["run", *arguments, "--out", out]) == 0
+    ended = [event for event in map(json.loads, capsys.readouterr().out.splitlines()) if event["event"] == "ended"]
+    assert [event["context"] for event in ended] == [fields]
+    assert main(["status", db, "--format", "jsonl"]) == 0
+    assert main(["export", db, "--format", "jsonl"]) == 0
+    for line in [*capsys.readouterr().out.splitlines(), Path(out).read_text()]:
+        assert json.loads(line).items() >= {"key": "1", **columns}.items()
+    assert main(["report", db, "--out", text]) == 0
+    for row in (*exported(capsys, db), *csv.DictReader(io.StringIO(Path(text).read_text()))):
+        assert row.items() >= {"key": "1", **columns, "owner": "7"}.items()
+    assert service.emulator.agents_started.total() == 1
+
+
+def test_own_columns_beside_any_input(service: EmulatorThread, tmp_path: Path, capsys: Captured, db: str) -> None:
+    """A column of an item never shares its name with one of the input."""
+    assert main(["run", "one", "--journal", db]) == 0
+    file = tmp_path / "pages.csv"
+    file.write_text("state,agentjobs_state\nmine,own\n")
+    (row,) = exported(capsys, db, "--join", str(file))
+    assert (row["state"], row["agentjobs_state"], row["agentjobs_agentjobs_state"]) == ("mine", "own", "completed")
+    assert service.emulator.agents_started.total() == 1
+
+
 def test_results_as_csv(service: EmulatorThread, tmp_path: Path, capsys: Captured, db: str) -> None:
     """A file of results that is CSV has a header, and each end of an item once, after a torn line as well."""
     out = tmp_path / "results.csv"

@@ -3,7 +3,7 @@ from io import StringIO
 from pathlib import Path
 
 from agentjobs_async.batch import BatchItem, Journal
-from agentjobs_async.report.items import csv_line
+from agentjobs_async.report.items import COLUMNS, context_column, csv_line
 from agentjobs_async.report.texts import is_formula
 from tests.report.stage import fail_hostile, report_of, run_some
 
@@ -47,6 +47,26 @@ async def test_context(tmp_path: Path) -> None:
     found = [[row[name] for name in ("title", "context.state", "tags", "seven")] for row in rows]
     assert found == [["Start", "Ohio", "", ""], ["", "", "", ""], ["", "", '["p"]', "7"]]
     assert "Ohio" not in await report_of(path, format="csv", prompts=False)
+
+
+def test_columns_of_fields_differ() -> None:
+    """No two fields of a context have one column, and none has that of an item, whatever their names."""
+    fields = [
+        *COLUMNS,
+        *(f"context.{name}" for name in COLUMNS),
+        "context.context.key",
+        "title",
+        "context.title",
+        "context",
+    ]
+    columns = list(map(context_column, fields))
+    assert len({*COLUMNS, *columns}) == len(COLUMNS) + len(fields)
+    assert [context_column(name) for name in ("key", "context.key", "title", "context.title")] == [
+        "context.key",
+        "context.context.key",
+        "title",
+        "context.title",
+    ]
 
 
 def test_numbers() -> None:

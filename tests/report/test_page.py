@@ -320,7 +320,7 @@ async def test_csv_is_that_of_a_report(browser: "Browser", tmp_path: Path) -> No
     """The page's table is the one that a report writes, contexts and what looks like a formula included."""
     contexts: list[dict[str, Any] | None] = [
         None,
-        {"key": "=1+1", "size": -5, "to": ["a", {"b": None}]},
+        {"key": "=1+1", "context.key": "own", "size": -5, "to": ["a", {"b": None}]},
         {"size": "-7 m"},
     ]
     async with Journal.open(tmp_path / "run.db", clock=lambda: 1e9 + 0.1236) as journal:
