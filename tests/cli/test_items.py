@@ -120,6 +120,32 @@ def test_settling_many(
     assert main(["resolve", "--from", str(file), "--journal", db]) == 2
 
 
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_records_that_settle_nothing(form: str, db: str, tmp_path: Path, capsys: Captured) -> None:
+    """A record with too few or too many fields, or none, is refused by its line, and the others are carried out."""
+    plan(db, BatchItem("k0", "p"))
+    text, refusals = {
+        "csv": (
+            "key,job\nk0\nk0,send-again,now\nk0,send-again\n",
+            ["line 2 refused: its number of cells is 1, not 2", "line 3 refused: its number of cells is 3, not 2"],
+        ),
+        "jsonl": (
+            '{"key": "k0"}\n["k0", "send-again"]\n{"key": "k0", "job": "send-again"}\n',
+            [
+                "line 1 refused: it has no key, or neither a job nor send-again nor abandon",
+                "line 2 refused: it is no JSON object",
+            ],
+        ),
+    }[form]
+    file = tmp_path / f"settled.{form}"
+    file.write_text(text)
+    assert main(["resolve", db, "--from", str(file)]) == 1
+    *shown, tried, counts = capsys.readouterr().err.splitlines()
+    assert shown == refusals
+    assert "k0 refused: k0 is planned: there is nothing to resolve" in tried
+    assert counts == "0 settled; 3 refused."
+
+
 def test_tables_of_what_is_settled(db: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
     """A table is known by its columns where it has no suffix, and is refused as a whole where it names none."""
     plan(db, BatchItem("k0", "p"))

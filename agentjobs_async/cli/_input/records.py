@@ -7,6 +7,7 @@ import json
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path, PurePath
 from typing import Any, Final
 
@@ -30,8 +31,8 @@ class Record:
 
     Attributes:
         place: Where it is, such as `line 7`.
-        fields: Its fields by their names, the cells beyond the last column as `column 4` and so on; a plain line is a
-            text; `None` if it cannot be read.
+        fields: Its fields by their names; of a table it has all columns, a missing cell as `None`, and the cells beyond
+            the last column as `column 4` and so on; a plain line is a text; `None` if it cannot be read.
         defect: Why it cannot be sent; empty if it can.
     """
 
@@ -156,7 +157,7 @@ def _object(place: str, line: str) -> Record:
 def _record(place: str, document: object) -> Record:
     if isinstance(document, dict):
         return Record(place, document)
-    return Record(place, None, "it is no JSON object with a prompt")
+    return Record(place, None, "it is no JSON object")
 
 
 def _array(name: str, text: str) -> list[Record]:
@@ -215,7 +216,7 @@ def _trimmed(cells: list[str], least: int) -> list[str]:
 
 def _row(place: str, names: Sequence[str], cells: Sequence[str]) -> Record:
     beyond = [f"column {number}" for number in range(len(names) + 1, len(cells) + 1)]
-    fields = dict(zip([*names, *beyond], cells, strict=False))
+    fields = dict(zip_longest([*names, *beyond], cells))
     return Record(place, fields, f"its number of cells is {len(cells)}, not {len(names)}" * (len(cells) != len(names)))
 
 

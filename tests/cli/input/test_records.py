@@ -17,11 +17,12 @@ def test_lines() -> None:
 
 
 def test_a_row_is_named_by_its_first_line() -> None:
-    """A row whose cell has several lines is named by the first of them."""
-    found = records_of("a.csv", 'a,b\n"1\n2",3\n\n4,5,6\n', "csv")
+    """A row whose cell has several lines is named by the first of them; its cells are as many as the columns."""
+    found = records_of("a.csv", 'a,b\n"1\n2",3\n\n4,5,6\n7\n', "csv")
     assert found == [
         Record("line 2", {"a": "1\n2", "b": "3"}),
         Record("line 5", {"a": "4", "b": "5", "column 3": "6"}, "its number of cells is 3, not 2"),
+        Record("line 6", {"a": "7", "b": None}, "its number of cells is 1, not 2"),
     ]
 
 

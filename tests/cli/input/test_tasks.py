@@ -44,7 +44,7 @@ def test_json_lines(tmp_path: Path) -> None:
     assert tasks.refusals == (
         Refusal("a", "the key came before in this file"),
         Refusal("line 5", "it is no JSON"),
-        Refusal("line 6", "it is no JSON object with a prompt"),
+        Refusal("line 6", "it is no JSON object"),
         Refusal("line 7", "it is no JSON object with a prompt"),
         Refusal("line 8", "'timeout' is none of key, prompt and project"),
         Refusal("line 9", "its key or project is no text"),
@@ -121,6 +121,13 @@ def test_bad_records_are_refused_alone(tmp_path: Path) -> None:
     tasks = tasks_of([], file=str(tmp_path / "a.jsonl"), key="id", template="{title}")
     assert tasks.items == (BatchItem("1", "a"),)
     assert tasks.refusals == (Refusal("line 2", "it has no 'title'"), Refusal("line 3", "it has no 'id'"))
+
+
+def test_a_table_of_short_rows(tmp_path: Path) -> None:
+    """Rows with too few cells are refused by their lines, be they all: the table has its columns all the same."""
+    (tmp_path / "a.csv").write_text("id,title\n1\n2\n")
+    tasks = tasks_of([], file=str(tmp_path / "a.csv"), key="id", template="{title}")
+    assert tasks.refusals == tuple(Refusal(f"line {line}", "its number of cells is 1, not 2") for line in (2, 3))
 
 
 def test_the_same_prompt_twice(tmp_path: Path) -> None:
