@@ -9,7 +9,15 @@ import click
 from agentjobs_async import InvalidInputError
 from agentjobs_async.batch import Journal, JournalRow
 from agentjobs_async.cli._input.options import TEXT, WRITTEN_FILE, journal_argument
-from agentjobs_async.cli._input.records import FORMATS, Record, apparent_format, read_text, records_of
+from agentjobs_async.cli._input.records import (
+    FORMATS,
+    Record,
+    apparent_format,
+    read_text,
+    records_of,
+    repeated_key,
+    suggestion,
+)
 from agentjobs_async.cli._input.tasks import text_of
 from agentjobs_async.cli._output.files import whole_file
 from agentjobs_async.cli._output.outcomes import ExitCode, Outcome
@@ -85,8 +93,9 @@ def _read(file: str, form: str | None, key: str | None) -> list[Entry]:
     text = read_text(file, _OPTION)
     form = form or apparent_format(file, text)
     records = [(record, _fields(record)) for record in records_of(file, text, form, _OPTION)]
-    if key is not None and not any(key in fields for _, fields in records):
-        raise InvalidInputError(f"{_OPTION} has no column or field {key!r:.60}")
+    names = dict.fromkeys(name for _, fields in records for name in fields)
+    if key is not None and key not in names:
+        raise InvalidInputError(f"{_OPTION} has no column or field {key!r:.60}{suggestion(key, names)}")
     key = key or ("key" if form in {"json", "jsonl"} else None)
     return [(record, fields, _key(fields, key, str(at))) for at, (record, fields) in enumerate(records, 1)]
 
@@ -102,20 +111,20 @@ def _key(fields: Fields, name: str | None, place: str) -> str:
 
 def _joined(records: Sequence[Entry], rows: Mapping[str, JournalRow]) -> Iterator[Line]:
     """Yield the fields of each record, and what became of it: the first of each key has the item."""
-    met: set[str] = set()
+    firsts: dict[str, Record] = {}
     for record, fields, key in records:
         if record.defect:
             yield fields, _unsent(Outcome.REFUSED, f"{record.place}: {record.defect}")
             continue
         if not key:
             yield fields, _unsent(Outcome.REFUSED, f"{record.place}: its key is empty")
-        elif key in met:
-            yield fields, _unsent(Outcome.REFUSED, "the key came before in this file")
+        elif key in firsts:
+            yield fields, _unsent(Outcome.REFUSED, repeated_key(record, firsts[key]))
         elif key in rows:
             yield fields, document(rows[key])
         else:
             yield fields, _unsent(None, "the journal has no such key: refused, or never planned")
-        met.add(key)
+        firsts.setdefault(key, record)
 
 
 def _warn_of_other_records(context: Context, records: Sequence[Entry], rows: Mapping[str, JournalRow]) -> None:

@@ -46,6 +46,7 @@ def test_beside_the_input(service: EmulatorThread, tmp_path: Path, capsys: Captu
     ]
     assert [row["note"] for row in rows] == ["'=1+2", "-5", "x", "x", "", "x", "'@x"]
     assert [row["column 4"] for row in rows] == ["", "", "", "", "", "y", ""]
+    assert rows[2]["error"] == "line 5 repeats the key of line 2"
     assert (rows[1]["title"], rows[4]["error"]) == ("two\nlines", "line 7: its number of cells is 2, not 3")
     assert rows[0]["pr_link"].startswith("http")
     assert rows[0]["sent_at"] < rows[0]["ended_at"]
@@ -98,6 +99,9 @@ def test_forms_and_places(service: EmulatorThread, tmp_path: Path, capsys: Captu
     assert [
         (row["state"], row["agentjobs_state"]) for row in exported(capsys, db, "--join", str(other), "--key", "key")
     ] == [("mine", "completed")]
+    capsys.readouterr()
+    assert main(["export", db, "--join", str(other), "--key", "State"]) == 2
+    assert "no column or field 'State'; did you mean 'state'?" in capsys.readouterr().err
     for wrong in ([db, "--key", "id"], [], [db, "--join", str(tasks), "--key", "id"]):
         assert main(["export", *wrong]) == 2
     assert service.emulator.agents_started.total() == 2

@@ -46,7 +46,7 @@ def test_refusals_and_repeats(tmp_path: Path, capsys: Captured) -> None:
     assert main(["plan", "--file", str(file), "--key", "id", "--prompt", "{title}"]) == 1
     written = capsys.readouterr()
     assert written.err.splitlines() == [
-        *(["item 1 refused: the key came before in this file"] * 10),
+        *(f"item 1 refused: line {line} repeats the key of line 2" for line in range(3, 13)),
         "… and 2 more are refused",
         "The same prompt as an earlier item (1): 2",
     ]

@@ -43,7 +43,7 @@ def test_refusals(service: EmulatorThread, tasks: Path, db: str, capsys: Capture
         file.write('{"key": "k1", "prompt": "again"}\n{"key": "bad", "prompt": " "}\n')
     assert run(tasks, db) == 1
     told = capsys.readouterr().err
-    assert "k1 refused: the key came before in this file\nbad refused: prompt is blank" in told
+    assert "k1 refused: line 4 repeats the key of line 2\nbad refused: prompt is blank" in told
     assert told.endswith("3 completed\n2 refused, and not in the journal: see the beginning.\n")
     assert len(service.emulator.agents_started) == 3
 
@@ -168,7 +168,7 @@ def test_events_for_machines(service: EmulatorThread, tasks: Path, db: str, tmp_
     refused = [(event["key"], event["error"]) for event in events if event.get("number", 0) is None]
     assert refused == 2 * [
         (None, "line 5: its key is empty"),
-        ("k0", "the key came before in this file"),
+        ("k0", "line 6 repeats the key of line 1"),
         ("bad", "prompt is blank: it must say something"),
     ]
     summaries = [event for event in events if event["event"] == "summary"]

@@ -6,7 +6,8 @@ import io
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from itertools import zip_longest
 from pathlib import Path, PurePath
 from typing import Any, Final
@@ -218,6 +219,18 @@ def _row(place: str, names: Sequence[str], cells: Sequence[str]) -> Record:
     beyond = [f"column {number}" for number in range(len(names) + 1, len(cells) + 1)]
     fields = dict(zip_longest([*names, *beyond], cells))
     return Record(place, fields, f"its number of cells is {len(cells)}, not {len(names)}" * (len(cells) != len(names)))
+
+
+def suggestion(name: str, names: Iterable[str]) -> str:
+    """Return the question whether `name` is meant to be one of `names`, such as one in other letters; or nothing."""
+    by_letters = {other.strip().casefold(): other for other in names if other != name}
+    near = get_close_matches(name.strip().casefold(), by_letters, 1)
+    return f"; did you mean {one_line(by_letters[near[0]], _SHOWN)!r}?" if near else ""
+
+
+def repeated_key(record: Record, first: Record) -> str:
+    """Return in words that a record has the key of an earlier one, each by its place."""
+    return f"{record.place} repeats the key of {first.place}"
 
 
 def _name(file: str) -> str:

@@ -11,7 +11,7 @@ from agentjobs_async import InvalidInputError
 from agentjobs_async._text import one_line
 from agentjobs_async._validation import checked_prompt
 from agentjobs_async.batch import BatchItem, Refusals
-from agentjobs_async.cli._input.records import Record, read_text, records_of, table_format
+from agentjobs_async.cli._input.records import Record, read_text, records_of, repeated_key, suggestion, table_format
 from agentjobs_async.cli._output.columns import in_words
 from agentjobs_async.cli._output.screen import Screen
 
@@ -134,15 +134,16 @@ def tasks_of(
     if not records:
         raise InvalidInputError("there is no prompt: give PROMPT..., or --file with one prompt per line")
     items: dict[str, BatchItem] = {}
+    firsts: dict[str, Record] = {}
     refusals: list[Refusal] = []
     for number, record in enumerate(records, 1):
         task = _task(record, str(number), key, filled)
         if isinstance(task, str):
             refusals.append(Refusal(record.place, task))
         elif task.key in items:
-            refusals.append(Refusal(task.key, "the key came before in this file", key=task.key))
+            refusals.append(Refusal(task.key, repeated_key(record, firsts[task.key]), key=task.key))
         else:
-            items[task.key] = task
+            items[task.key], firsts[task.key] = task, record
     lone_words = len(prompts) * (len(prompts) > 1 and not any(" " in prompt for prompt in prompts))
     return Tasks(tuple(items.values()), tuple(refusals), tuple(_repeats(items.values())), lone_words)
 
@@ -180,7 +181,8 @@ def _check_names(records: Sequence[Record], wanted: Sequence[str]) -> None:
     for name in wanted:
         if names and name not in names:
             there = one_line(", ".join(names), 200)
-            raise InvalidInputError(f"--file has no column or field {one_line(name, _SHOWN)!r}; it has {there}")
+            unknown = f"--file has no column or field {one_line(name, _SHOWN)!r}; it has {there}"
+            raise InvalidInputError(f"{unknown}{suggestion(name, names)}")
 
 
 def _repeats(items: Iterable[BatchItem]) -> Iterator[str]:
@@ -205,7 +207,7 @@ def _filled(fields: Mapping[str, Any], default_key: str, key: str | None, templa
     used = [*template.names, *([] if key is None else [key])]
     for name in used:
         if fields.get(name) is None:
-            return f"it has no {one_line(name, _SHOWN)!r}"
+            return f"it has no {one_line(name, _SHOWN)!r}{suggestion(name, fields)}"
     found = default_key if key is None else text_of(fields[key]).strip()
     context = {name: value for name, value in fields.items() if name not in used}
     return BatchItem(found, template.filled(fields), context=context or None) if found else "its key is empty"
@@ -213,7 +215,7 @@ def _filled(fields: Mapping[str, Any], default_key: str, key: str | None, templa
 
 def _item(document: Mapping[str, Any], default_key: str) -> BatchItem | str:
     if not isinstance(document.get("prompt"), str):
-        return "it is no JSON object with a prompt"
+        return f"it is no JSON object with a prompt{suggestion('prompt', document)}"
     if foreign := sorted(set(document) - _NAMES):
         return f"{one_line(foreign[0], _SHOWN)!r} is none of key, prompt and project"
     key, project = document.get("key", default_key), document.get("project")

@@ -1,6 +1,9 @@
 import json
 from pathlib import Path
 
+import pytest
+
+from agentjobs_async import InvalidInputError
 from agentjobs_async.__main__ import main
 from agentjobs_async.batch import BatchItem
 from agentjobs_async.cli._input.tasks import Refusal, Tasks, Template, tasks_of
@@ -42,7 +45,7 @@ def test_json_lines(tmp_path: Path) -> None:
     tasks = read([], written(tmp_path, "\n".join(lines)))
     assert tasks.items == (BatchItem("a", "one", "web"), BatchItem("2", "two"), BatchItem("7", "three"))
     assert tasks.refusals == (
-        Refusal("a", "the key came before in this file"),
+        Refusal("a", "line 4 repeats the key of line 1"),
         Refusal("line 5", "it is no JSON"),
         Refusal("line 6", "it is no JSON object"),
         Refusal("line 7", "it is no JSON object with a prompt"),
@@ -115,12 +118,30 @@ def test_bad_records_are_refused_alone(tmp_path: Path) -> None:
     assert tasks.refusals == (
         Refusal("line 3", "its number of cells is 1, not 2"),
         Refusal("line 4", "its key is empty"),
-        Refusal("1", "the key came before in this file"),
+        Refusal("1", "line 5 repeats the key of line 2"),
     )
     (tmp_path / "a.jsonl").write_text('{"id": 1, "title": "a"}\n{"id": 2, "title": null}\n{"title": "c"}')
     tasks = tasks_of([], file=str(tmp_path / "a.jsonl"), key="id", template="{title}")
     assert tasks.items == (BatchItem("1", "a"),)
     assert tasks.refusals == (Refusal("line 2", "it has no 'title'"), Refusal("line 3", "it has no 'id'"))
+
+
+def test_names_in_other_letters(tmp_path: Path) -> None:
+    """A name that is nearly one of a column or field is refused with the question whether that is meant."""
+    (tmp_path / "a.csv").write_text("Id,Title\n1,a\n")
+    with pytest.raises(
+        InvalidInputError, match=r"no column or field 'title'; it has Id, Title; did you mean 'Title'\?"
+    ):
+        tasks_of([], file=str(tmp_path / "a.csv"), template="{title}")
+    with pytest.raises(InvalidInputError, match=r"no column or field 'ID'; it has Id, Title; did you mean 'Id'\?"):
+        tasks_of([], file=str(tmp_path / "a.csv"), key="ID", template="{Title}")
+    with pytest.raises(InvalidInputError, match=r"no column or field 'body'; it has Id, Title$"):
+        tasks_of([], file=str(tmp_path / "a.csv"), template="{body}")
+    (tmp_path / "a.jsonl").write_text('{"title": "a"}\n{"Title": "b"}')
+    (refusal,) = tasks_of([], file=str(tmp_path / "a.jsonl"), template="{title}").refusals
+    assert refusal == Refusal("line 2", "it has no 'title'; did you mean 'Title'?")
+    (refusal,) = read([], written(tmp_path, '{"prompt": "a"}\n{"Prompt": "b"}')).refusals
+    assert refusal == Refusal("line 2", "it is no JSON object with a prompt; did you mean 'Prompt'?")
 
 
 def test_a_table_of_short_rows(tmp_path: Path) -> None:
