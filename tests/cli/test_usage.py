@@ -36,6 +36,7 @@ WRONG = {
     "run x --key id --prompt {title}": "need --file",
     "run --file pages.csv --key id": "--key needs --prompt",
     "run --file pages.csv --prompt {titel}": "no column or field 'titel'; it has id, title",
+    "run x --allow-empty": "--allow-empty needs --prompt",
     "run --file pages.csv --key nr --prompt {title}": "no column or field 'nr'",
     "run --file pages.csv --input-format lines --prompt {title}": "need columns or fields",
     # numbers and times

@@ -264,6 +264,9 @@ _INPUT_OPTIONS: Final = {
         type=TEXT,
         help="The prompt of each record, such as 'Document {title}: {body}'.",
     ),
+    "allow_empty": click.option(
+        "--allow-empty", is_flag=True, help="Send a prompt of which a column or field is empty or missing, too."
+    ),
 }
 input_options: Final = joined(_INPUT_OPTIONS, lambda prompts, **how: {"tasks": tasks_of(prompts, **how)})
 """Add the prompts and the options of an input; the command gets what they say as `tasks`."""

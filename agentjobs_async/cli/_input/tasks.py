@@ -95,8 +95,13 @@ class Template:
         return tuple(name for _, name in self.pieces if name is not None)
 
     def filled(self, fields: Mapping[str, Any]) -> str:
-        """Return the prompt of a record that has all of the fields."""
-        return "".join(literal + ("" if name is None else text_of(fields[name])) for literal, name in self.pieces)
+        """Return the prompt of a record; a field that is missing or `None` is an empty text."""
+        return "".join(literal + _field_text(fields, name) for literal, name in self.pieces)
+
+
+def _field_text(fields: Mapping[str, Any], name: str | None) -> str:
+    value = None if name is None else fields.get(name)
+    return "" if value is None else text_of(value)
 
 
 def text_of(value: object) -> str:
@@ -111,6 +116,7 @@ def tasks_of(
     form: str | None = None,
     key: str | None = None,
     template: str | None = None,
+    allow_empty: bool = False,
 ) -> Tasks:
     """Return the tasks of the prompts, then those of the records of the input.
 
@@ -122,14 +128,16 @@ def tasks_of(
         form: Its format; `None` goes by the suffix and the first line.
         key: The field that is the key; `None` for the default key.
         template: The template of the prompt; `None` takes the field `prompt`, or the whole line.
+        allow_empty: Whether a record is sent of which a field of the template is missing, `None` or white space.
 
     Raises:
         InvalidInputError: There is no task, a prompt cannot be sent, or the input cannot be read as a whole.
     """
     arguments = [Record(f"prompt {number}", prompt) for number, prompt in enumerate(checked_prompts(prompts), 1)]
     filled = None if template is None else Template.of(template)
-    if key is not None and filled is None:
-        raise InvalidInputError("--key needs --prompt, such as --prompt 'Document {title}'")
+    if (key is not None or allow_empty) and filled is None:
+        option = "--allow-empty" if key is None else "--key"
+        raise InvalidInputError(f"{option} needs --prompt, such as --prompt 'Document {{title}}'")
     records = [*arguments, *_records(file, form, key, filled, beside_prompts=bool(prompts))]
     if not records:
         raise InvalidInputError("there is no prompt: give PROMPT..., or --file with one prompt per line")
@@ -137,7 +145,7 @@ def tasks_of(
     firsts: dict[str, Record] = {}
     refusals: list[Refusal] = []
     for number, record in enumerate(records, 1):
-        task = _task(record, str(number), key, filled)
+        task = _task(record, str(number), key, filled, allow_empty=allow_empty)
         if isinstance(task, str):
             refusals.append(Refusal(record.place, task))
         elif task.key in items:
@@ -193,22 +201,37 @@ def _repeats(items: Iterable[BatchItem]) -> Iterator[str]:
         known.add((item.prompt, item.project_id))
 
 
-def _task(record: Record, default_key: str, key: str | None, template: Template | None) -> BatchItem | str:
+def _task(
+    record: Record, default_key: str, key: str | None, template: Template | None, *, allow_empty: bool
+) -> BatchItem | str:
     """Return the item of a record, or why there is none."""
     fields = record.fields
     if record.defect or fields is None:
         return record.defect
     if isinstance(fields, str):
         return BatchItem(default_key, fields)
-    return _item(fields, default_key) if template is None else _filled(fields, default_key, key, template)
+    if template is None:
+        return _item(fields, default_key)
+    if not allow_empty and (defect := _empty(fields, template)):
+        return defect
+    return _filled(fields, default_key, key, template)
+
+
+def _empty(fields: Mapping[str, Any], template: Template) -> str:
+    """Return why the prompt of a record would lack a part: a field that has no more than white space; else nothing."""
+    for name in template.names:
+        if not _field_text(fields, name).strip():
+            state = "no" if fields.get(name) is None else "an empty"
+            advice = suggestion(name, fields) or "; --allow-empty sends it"
+            return f"it has {state} {one_line(name, _SHOWN)!r}{advice}"
+    return ""
 
 
 def _filled(fields: Mapping[str, Any], default_key: str, key: str | None, template: Template) -> BatchItem | str:
-    used = [*template.names, *([] if key is None else [key])]
-    for name in used:
-        if fields.get(name) is None:
-            return f"it has no {one_line(name, _SHOWN)!r}{suggestion(name, fields)}"
+    if key is not None and fields.get(key) is None:
+        return f"it has no {one_line(key, _SHOWN)!r}{suggestion(key, fields)}"
     found = default_key if key is None else text_of(fields[key]).strip()
+    used = {*template.names, key}
     context = {name: value for name, value in fields.items() if name not in used}
     return BatchItem(found, template.filled(fields), context=context or None) if found else "its key is empty"
 

@@ -1,11 +1,12 @@
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from agentjobs_async import InvalidInputError
 from agentjobs_async.__main__ import main
-from agentjobs_async.batch import BatchItem
+from agentjobs_async.batch import BatchItem, check_items
 from agentjobs_async.cli._input.tasks import Refusal, Tasks, Template, tasks_of
 from tests.cli.checks import Captured, taken
 from tests.cli.stage import EmulatorThread
@@ -123,7 +124,59 @@ def test_bad_records_are_refused_alone(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"id": 1, "title": "a"}\n{"id": 2, "title": null}\n{"title": "c"}')
     tasks = tasks_of([], file=str(tmp_path / "a.jsonl"), key="id", template="{title}")
     assert tasks.items == (BatchItem("1", "a"),)
-    assert tasks.refusals == (Refusal("line 2", "it has no 'title'"), Refusal("line 3", "it has no 'id'"))
+    assert tasks.refusals == (
+        Refusal("line 2", "it has no 'title'; --allow-empty sends it"),
+        Refusal("line 3", "it has no 'id'"),
+    )
+
+
+EMPTY = {
+    "a.csv": "id,title,body\n1,,x\n2, \u00a0,x\n3,c,x\n4,,\n",
+    "a.jsonl": '{"id": 1, "title": "", "body": "x"}\n{"id": 2, "title": null, "body": "x"}\n'
+    '{"id": 3, "title": "c", "body": "x"}\n{"id": 4, "body": " "}\n',
+}
+
+
+@pytest.mark.parametrize("name", EMPTY)
+def test_empty_fields(name: str, tmp_path: Path) -> None:
+    """A record is refused of which a field of the template is missing, null or blank, unless that is allowed."""
+    (tmp_path / name).write_text(EMPTY[name], encoding="utf-8")
+    read_all = partial(tasks_of, [], file=str(tmp_path / name), key="id", template="Document {title}: {body}")
+    tasks = read_all()
+    assert tasks.items == (BatchItem("3", "Document c: x"),)
+    first = 2 if name == "a.csv" else 1
+    assert [refusal.name for refusal in tasks.refusals] == [f"line {first + number}" for number in (0, 1, 3)]
+    assert all(refusal.reason.endswith(" 'title'; --allow-empty sends it") for refusal in tasks.refusals)
+    allowed = read_all(allow_empty=True)
+    assert [item.prompt.split() for item in allowed.items] == [
+        ["Document", ":", "x"],
+        ["Document", ":", "x"],
+        ["Document", "c:", "x"],
+        ["Document", ":"],
+    ]
+    assert allowed.refusals == ()
+
+
+def test_allowed_is_not_the_key(tmp_path: Path) -> None:
+    """No option sends a record without its key, or one that says nothing at all."""
+    (tmp_path / "a.jsonl").write_text('{"id": " ", "title": "a"}\n{"title": "b"}\n{"id": 3, "title": " "}\n')
+    tasks = tasks_of([], file=str(tmp_path / "a.jsonl"), key="id", template="{title}", allow_empty=True)
+    assert tasks.refusals == (Refusal("line 1", "its key is empty"), Refusal("line 2", "it has no 'id'"))
+    ((item, reason),) = check_items(tasks.items)[1]
+    assert (item.key, "blank" in str(reason)) == ("3", True)
+
+
+@pytest.mark.parametrize("command", ["plan", "run"])
+def test_what_is_empty_is_not_sent(
+    command: str, service: EmulatorThread, tmp_path: Path, capsys: Captured, db: str
+) -> None:
+    """A plan and a run refuse the same records with an empty cell, and send the same with `--allow-empty`."""
+    (tmp_path / "a.csv").write_text("id,title\n1,\n2,b\n")
+    arguments = ["--file", str(tmp_path / "a.csv"), "--key", "id", "--prompt", "Document {title}", "--journal", db]
+    assert main([command, *arguments]) == 1
+    assert "line 2 refused: it has an empty 'title'; --allow-empty sends it" in capsys.readouterr().err
+    assert main([command, *arguments, "--allow-empty"]) == 0
+    assert service.emulator.agents_started == ({"Document b": 1, "Document ": 1} if command == "run" else {})
 
 
 def test_names_in_other_letters(tmp_path: Path) -> None:
