@@ -52,7 +52,7 @@ _LOOK_SECONDS: Final = 5.0  # a database that is gone does not hold up a wait th
 @JSON_OPTION
 def create(prompt: str, service: Service, timeout: float, *, as_json: bool) -> int:
     """Create a job for PROMPT and print its token project/job, without waiting for it."""
-    (checked,) = checked_prompts((prompt,))
+    (checked,) = checked_prompts((prompt,), "agentjobs run --file")
     return run_action(lambda context: _create(context, service, checked, timeout, as_json=as_json))
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Any, Final
@@ -36,9 +35,10 @@ from agentjobs_async.cli._input.options import (
     limit_options,
     service_options,
 )
+from agentjobs_async.cli._input.questions import can_ask, confirmed
 from agentjobs_async.cli._input.service import Service
 from agentjobs_async.cli._input.tasks import Refusal, Tasks, show_refused
-from agentjobs_async.cli._output.columns import fitted, shortened
+from agentjobs_async.cli._output.columns import shortened
 from agentjobs_async.cli._output.lines import ItemLines, JobLines, JsonLines
 from agentjobs_async.cli._output.logs import LogLines
 from agentjobs_async.cli._output.out import Out
@@ -146,9 +146,9 @@ def _asked(tasks: Tasks, journal: str | None, limits: Mapping[str, Any], **what:
     """
     if tasks.lone_words:  # which forgotten quotes look like
         words = f"{tasks.lone_words} prompts of one word each would start {tasks.lone_words} agents"
-        if not _confirmed(f"{words}. Start them?"):
+        if not confirmed(f"{words}. Start them?"):
             raise InvalidInputError(f"{words}: put a prompt of several words in quotes, or say --yes")
-    if not _is_asked():
+    if not can_ask():
         return ExitCode.COMPLETED
     is_large = False
 
@@ -161,23 +161,9 @@ def _asked(tasks: Tasks, journal: str | None, limits: Mapping[str, Any], **what:
         return ExitCode.COMPLETED
 
     code = run_action(show)
-    if is_large and not _confirmed("Start them?"):
+    if is_large and not confirmed("Start them?"):
         raise InvalidInputError("nothing was sent")
     return code
-
-
-def _confirmed(question: str) -> bool:
-    """Ask a question on standard error and return whether the answer is yes; no without a terminal."""
-    if not _is_asked():
-        return False
-    sys.stderr.write(f"{fitted(question, sys.stderr)} [y/N] ")
-    sys.stderr.flush()
-    return sys.stdin.readline().strip().lower() in {"y", "yes"}
-
-
-def _is_asked() -> bool:
-    """Return whether there is a terminal to ask at."""
-    return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
 
 
 @command("resume", RUN_PAGE, "agentjobs resume run.db --retry-failed --max-tries 3")

@@ -526,3 +526,32 @@ def test_questions_at_a_terminal(service: EmulatorThread, tmp_path: Path) -> Non
         assert child.ended() == 0
     for descriptor in (leader, follower):
         os.close(descriptor)
+
+
+@pytest.mark.parametrize(
+    ("command", "answer", "agents"),
+    [("run --yes", "n", 0), ("run --yes", "", 0), ("run --yes", "y", 1), ("create", "y", 1)],
+)
+def test_the_path_of_a_file_at_a_terminal(
+    command: str, answer: str, agents: int, service: EmulatorThread, tmp_path: Path
+) -> None:
+    """A terminal is asked whether a prompt that is the path of a file is meant, and `--yes` is no answer."""
+    file = tmp_path / "pages.csv"
+    file.touch()
+    leader, follower = pty.openpty()
+    with Child(*command.split(), str(file), env=service.environment, terminal=True, stdin=follower) as child:
+        os.close(follower)
+        child.until("Send the path itself? [y/N] ")
+        os.write(leader, f"{answer}\n".encode())
+        assert child.ended() == (0 if agents else 2)
+    os.close(leader)
+    assert service.emulator.agents_started == ({str(file): 1} if agents else {})
+
+
+def test_what_is_no_file(service: EmulatorThread, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A prompt that only looks like a path, or is that of a directory, or is too long for one, is sent as it is."""
+    monkeypatch.chdir(tmp_path)
+    Path("pages").mkdir()
+    prompts = ["missing.csv", "pages", "x" * 5_000, "pages.csv/y"]
+    assert main(["run", "--yes", *prompts]) == 0
+    assert service.emulator.agents_started == dict.fromkeys(prompts, 1)

@@ -32,6 +32,14 @@ WRONG = {
     "run fine ''": "prompt 2 is blank",
     "run fine '  \n'": "prompt 2 is blank",
     "run fine 'half \udcff'": "prompt 2 is",
+    "run pages.csv": "the prompt pages.csv is the path of a file, whose text would not be sent: to send what is in it,"
+    " say --file pages.csv",
+    "run --yes --emulator fine ./pages.csv empty": "the prompt ./pages.csv (and 1 more) is the path of a file",
+    "run --dry-run pages.csv": "say --file pages.csv",
+    "plan pages.csv": "say --file pages.csv",
+    "submit pages.csv --journal postgresql://h/d": "say --file pages.csv",
+    "create 'two words'": "say agentjobs run --file 'two words'",
+    "run /dev/null": "say --file /dev/null",
     "run --file pages.csv": "is a table: give --prompt",
     "run x --key id --prompt {title}": "need --file",
     "run --file pages.csv --key id": "--key needs --prompt",
@@ -120,7 +128,7 @@ def test_wrong_usage(
 ) -> None:
     """Wrong usage ends with 2 and is told on standard error, printable and without a key; nothing is sent or made."""
     monkeypatch.chdir(tmp_path)
-    for name in ("empty", "run.db"):
+    for name in ("empty", "run.db", "two words"):
         Path(name).touch()
     Path("binary").write_bytes(b"ab\xff")
     Path("wide").write_bytes("Fix it\n".encode("utf-16-le"))
@@ -129,7 +137,7 @@ def test_wrong_usage(
     assert {command: error for command, error in told.items() if WRONG[command] not in error} == {}
     assert [error for error in told.values() if SECRET in error] == []
     assert service.emulator.requests == ()
-    assert {path.name for path in tmp_path.iterdir()} == {"empty", "run.db", "binary", "wide", "pages.csv"}
+    assert {path.name for path in tmp_path.iterdir()} == {"empty", "run.db", "two words", "binary", "wide", "pages.csv"}
     assert not state_directory.exists()
 
 

@@ -1,7 +1,10 @@
 """The items of a batch, from prompts and from the records of an input."""
 
 import json
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 from string import Formatter
 from typing import Any, Final, Self
 
@@ -11,6 +14,7 @@ from agentjobs_async import InvalidInputError
 from agentjobs_async._text import one_line
 from agentjobs_async._validation import checked_prompt
 from agentjobs_async.batch import BatchItem, Refusals
+from agentjobs_async.cli._input.questions import confirmed
 from agentjobs_async.cli._input.records import Record, read_text, records_of, repeated_key, suggestion, table_format
 from agentjobs_async.cli._output.columns import in_words
 from agentjobs_async.cli._output.screen import Screen
@@ -156,17 +160,40 @@ def tasks_of(
     return Tasks(tuple(items.values()), tuple(refusals), tuple(_repeats(items.values())), lone_words)
 
 
-def checked_prompts(prompts: Sequence[str]) -> Sequence[str]:
-    """Return `prompts` unchanged.
+def checked_prompts(prompts: Sequence[str], reading: str = "--file") -> Sequence[str]:
+    """Return `prompts`, which are arguments, unchanged; ask whether one that is the path of a file is meant as it is.
+
+    Args:
+        prompts: The prompts.
+        reading: How the shell is told to send what is in a file, its path left out.
 
     Raises:
-        InvalidInputError: One is blank, is `-`, or is not valid text.
+        InvalidInputError: One is blank, is `-`, or is not valid text; or it is the path of a file, and nobody can be
+            asked, or the answer is no.
     """
     for number, prompt in enumerate(prompts, 1):
         if prompt == "-":
             raise InvalidInputError("- is no prompt: for prompts from standard input say --file -")
         checked_prompt(f"prompt {number}" if len(prompts) > 1 else "the prompt", prompt)
+    if files := list(filter(_is_file, prompts)):
+        _check_files_are_meant(files, reading)
     return prompts
+
+
+def _is_file(prompt: str) -> bool:
+    """Return whether a prompt is the path of a file that exists, or of a pipe or a device."""
+    with suppress(OSError, ValueError):  # such as a name that is too long
+        path = Path(prompt)
+        return path.exists() and not path.is_dir()
+    return False
+
+
+def _check_files_are_meant(files: Sequence[str], reading: str) -> None:
+    first = one_line(files[0], _SHOWN)
+    others = f" (and {len(files) - 1:,} more)" * (len(files) > 1)
+    words = f"the prompt {first}{others} is the path of a file, whose text would not be sent"
+    if not confirmed(f"{words[:1].upper()}{words[1:]}. Send the path itself?"):
+        raise InvalidInputError(f"{words}: to send what is in it, say {reading} {one_line(shlex.quote(files[0]))}")
 
 
 def _records(
