@@ -40,6 +40,8 @@ _CONTINUED: Final = " \\"
 _CLEAR_LINE: Final = "\x1b[2K"
 _CLEAR_LINE_ABOVE: Final = "\x1b[1A\x1b[2K"
 _SHOW_CURSOR: Final = "\x1b[?25h"
+_SIZES: Final = frozenset({"COLUMNS", "LINES"})
+_SIZE: Final = re.compile("0*[1-9][0-9]{0,8}")
 _DUMB: Final = frozenset({"", "dumb", "unknown"})
 
 
@@ -243,7 +245,15 @@ def _console(stream: TextIO) -> Console:
         highlight=False,
         markup=False,
         emoji=False,
+        _environ=_sized_environment(),
     )
+
+
+def _sized_environment() -> dict[str, str]:
+    """Return the environment without a COLUMNS or LINES that is no size, such as 0: rich would write to that width."""
+    return {
+        name: value for name, value in os.environ.items() if name not in _SIZES or _SIZE.fullmatch(value) is not None
+    }
 
 
 def _clean(words: str) -> str:

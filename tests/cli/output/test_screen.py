@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from agentjobs_async.__main__ import main
+from agentjobs_async.batch import BatchItem
 from agentjobs_async.cli._output.screen import continued, styled_status
-from tests.cli.checks import Captured, screen
+from tests.cli.checks import Captured, plan, screen
 from tests.cli.stage import Child, EmulatorThread
 
 pytestmark = pytest.mark.slow
@@ -44,6 +45,22 @@ def test_lines_are_not_wrapped_without_a_terminal(capsys: Captured) -> None:
     shown.notice("word " * 100)
     assert shown.width is None
     assert [text.count("\n") for text in capsys.readouterr()] == [1, 1]
+
+
+@pytest.mark.parametrize("size", ["0", "000", "²", "-1", "", "9" * 30])
+def test_a_size_that_is_none(size: str, db: str, monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+    """COLUMNS and LINES that are no size, such as 0, change nothing."""
+    plan(db, BatchItem("k0", "Document the v2 endpoints", "docs"))
+    assert main(["status", db]) == 4
+    expected = capsys.readouterr()
+    assert "k0   planned    Document the v2 endpoints" in expected.out
+    for name in ("COLUMNS", "LINES"):
+        monkeypatch.setenv(name, size)
+    assert main(["status", db]) == 4
+    assert capsys.readouterr() == expected
+    with Child("status", db, terminal=True, env={"COLUMNS": size, "LINES": size}) as child:
+        assert child.ended() == 4
+    assert narrow(child, 80).split()[:2] == ["1", "planned"]
 
 
 def test_styled_status() -> None:
