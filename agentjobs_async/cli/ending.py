@@ -7,7 +7,7 @@ from typing import Final
 
 from attrs import frozen
 
-from agentjobs_async import JobRef, JournalError
+from agentjobs_async import JobRef, JournalError, NotFoundError
 from agentjobs_async.batch import Journal, JournalRow, State
 from agentjobs_async.batch._monitoring import ActiveJobs
 from agentjobs_async.batch.states import FAILED, open_in
@@ -24,7 +24,7 @@ from agentjobs_async.cli._output.hints import (
     show_unknown,
 )
 from agentjobs_async.cli._output.lines import Lines
-from agentjobs_async.cli._output.outcomes import Outcome, exit_code
+from agentjobs_async.cli._output.outcomes import Outcome, advice_of, exit_code
 from agentjobs_async.cli._output.results import outcomes_of, row_result
 from agentjobs_async.cli._output.streams import is_on_github
 from agentjobs_async.cli.display import RunDisplay
@@ -34,6 +34,8 @@ from agentjobs_async.cli.process import Context
 _READING_SECONDS: Final = 30.0  # for all rows, as below
 _LOOK_SECONDS: Final = 5.0  # a database that is gone does not hold up the end
 _EMPTY: Final = "The journal holds no items. If it is a copy, copy the file of the original that ends in -wal as well."
+
+_GONE: Final = "the jobs of an earlier emulator ended with it; --retry-failed creates such jobs again"
 
 
 @frozen
@@ -140,7 +142,7 @@ class Ending:
             self.lines.all_results(results)
         else:
             self.context.screen.notice(words)
-        show_advice(self.context.screen, self.display.advice)
+        show_advice(self.context.screen, self._advice)
         if summary is not None:
             summary.show(self.context.screen, counts, words, is_for_people=not self.as_json)
 
@@ -158,6 +160,14 @@ class Ending:
                 left = await ActiveJobs(self.journal).time_left()
             if left is not None:
                 self.context.screen.notice(ends_in(left))
+
+    @property
+    def _advice(self) -> Mapping[str, int]:
+        """What to do about the errors of this run, by the number of items; an emulator lacks only what has ended."""
+        if not self._is_emulated:
+            return self.display.advice
+        not_found = advice_of(NotFoundError(404))
+        return {_GONE if words == not_found else words: number for words, number in self.display.advice.items()}
 
     def _show_way_on(self, counts: Mapping[State, int]) -> None:
         if self._is_emulated and counts[State.ACTIVE]:

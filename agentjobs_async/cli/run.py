@@ -39,6 +39,7 @@ from agentjobs_async.cli._input.questions import can_ask, confirmed
 from agentjobs_async.cli._input.service import Service
 from agentjobs_async.cli._input.tasks import Refusal, Tasks, show_refused
 from agentjobs_async.cli._output.columns import shortened
+from agentjobs_async.cli._output.hints import show_lost_jobs
 from agentjobs_async.cli._output.lines import ItemLines, JobLines, JsonLines
 from agentjobs_async.cli._output.logs import LogLines
 from agentjobs_async.cli._output.out import Out
@@ -224,15 +225,6 @@ async def _run(
         return await open_run.to_the_end(refusals)
 
 
-async def _show_lost_jobs(screen: Screen, journal: Journal) -> None:
-    """Show how many jobs belong to an emulator that has ended: the emulator of this command does not have them."""
-    if lost := (await journal.counts())[State.ACTIVE]:
-        screen.notice(
-            f"The jobs of an earlier emulator ended with it ({lost} active): this one does not know them, and they fail"
-            " as not found. --retry-failed tries such items again."
-        )
-
-
 async def _settle_service(
     screen: Screen, service: Service, session: AgentJobsSession, journal: Journal, *, other_service: bool
 ) -> None:
@@ -244,7 +236,7 @@ async def _settle_service(
     if (warning := await settle_service(session, journal._entries, other_service=other_service)) is not None:
         screen.notice(f"{warning[:1].upper()}{warning[1:]}.")
     if service.emulated:
-        await _show_lost_jobs(screen, journal)
+        show_lost_jobs(screen, (await journal.counts())[State.ACTIVE])
 
 
 def _to_resume(

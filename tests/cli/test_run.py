@@ -365,7 +365,10 @@ def test_emulated_run_is_stopped(tasks: Path, db: str, capsys: Captured) -> None
     command = capsys.readouterr().err.splitlines()[-1]
     assert command.endswith(f" resume {db} --emulator")
     assert main(["resume", "--emulator", db]) in {1, 4}
-    assert "The jobs of an earlier emulator ended with it (" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "The jobs of an earlier emulator ended with it (" in told
+    assert "\nThe jobs of an earlier emulator ended with it; --retry-failed creates such jobs again" in told
+    assert "--base-url" not in told
 
 
 def test_a_trial_goes_no_further(service: EmulatorThread, tasks: Path, db: str, capsys: Captured) -> None:

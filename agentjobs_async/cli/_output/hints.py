@@ -54,6 +54,15 @@ def show_emulator_ends(screen: Screen) -> None:
     screen.notice("The emulator ends with this command, and its jobs with it; a real service's jobs would continue.")
 
 
+def show_lost_jobs(screen: Screen, active: int) -> None:
+    """Show how many active jobs belong to an emulator that has ended, if there are any."""
+    if active:
+        screen.notice(
+            f"The jobs of an earlier emulator ended with it ({active:,} active): no other one knows them, and they fail"
+            " as not found. --retry-failed tries such items again."
+        )
+
+
 def wait_command(tokens: Sequence[str], options: Sequence[str]) -> str:
     """Return the command that waits for jobs."""
     end_of_options = ["--"] * any(token.startswith("-") for token in tokens)
