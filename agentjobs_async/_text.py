@@ -1,5 +1,6 @@
-"""Text that is shown: a server's, made safe to show, names of jobs, and spans of time in words."""
+"""Text that is shown: a server's, made safe to show, names of jobs, and times and spans of time in words."""
 
+from datetime import datetime
 from typing import Final
 from urllib.parse import quote
 
@@ -54,3 +55,8 @@ def span(seconds: float) -> str:
     if round(seconds / _MINUTE_SECONDS) < _MINUTE_SECONDS:
         return f"{seconds / _MINUTE_SECONDS:.0f} min"
     return f"{seconds / _HOUR_SECONDS:,.1f}".removesuffix(".0") + " h"
+
+
+def local_time(moment: datetime) -> str:
+    """Return a time with its date, to the second, in this machine's time zone: `Mon 03 Mar 14:05:09`."""
+    return f"{moment.astimezone():%a %d %b %H:%M:%S}"

@@ -5,7 +5,7 @@ AgentJobsError                             .outcome: CreateOutcome | None, .ref:
 ├─ SessionClosedError (RuntimeError)       closed, another loop, a forked child
 ├─ NotSentError (ConnectionError)          no byte of the request left                .reason
 ├─ TransportError (ConnectionError)        broke after the first byte left
-├─ CreateOutcomeUnknownError               an agent may have been started             .phase .status
+├─ CreateOutcomeUnknownError               an agent may have been started             .phase .status .sent_at
 ├─ ResponseError                           .status .request_id .retry_after .excerpt
 │  ├─ AuthError                            401 403
 │  ├─ NotFoundError                        404 410
@@ -23,9 +23,11 @@ import pickle
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from agentjobs_async._text import error_text, shown_name, shown_status
+from agentjobs_async._text import error_text, local_time, one_line, shown_name, shown_status
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from agentjobs_async.models import AgentJob, JobRef
 
 __all__ = [
@@ -135,15 +137,29 @@ class CreateOutcomeUnknownError(AgentJobsError):
         phase: `request` when no complete response head arrived, `response` when one did.
         status: The HTTP status of the response; `None` in the phase `request`.
         retry_after: The seconds of the response's Retry-After; `None` without a valid one.
+        project_id: The project to look at; `None` where that is not known.
+        sent_at: When the create was sent, in UTC: about when its job was created, if it was; `None` where that is not
+            known. The text shows it in this machine's time zone.
     """
 
     outcome: CreateOutcome | None = CreateOutcome.UNKNOWN
-    advice = "an agent may have been started: look at the project before creating this job again"
 
     def __init__(
-        self, detail: str, phase: CreatePhase = "request", status: int | None = None, retry_after: float | None = None
+        self,
+        detail: str,
+        phase: CreatePhase = "request",
+        status: int | None = None,
+        retry_after: float | None = None,
+        *,
+        project_id: str | None = None,
+        sent_at: "datetime | None" = None,
     ) -> None:
         super().__init__(detail)
+        place = "the project" if project_id is None else f"the project {one_line(project_id, 200)}"
+        moment = "" if sent_at is None else f" for a job of {local_time(sent_at)}"
+        self.advice = f"an agent may have been started: look at {place}{moment} before creating this job again"
+        self.project_id = project_id
+        self.sent_at = sent_at
         self.phase: CreatePhase = phase
         self.status = status
         self.retry_after = retry_after

@@ -3,6 +3,7 @@
 import copy
 import pickle
 import re
+from datetime import UTC, datetime
 from inspect import getdoc
 from typing import Any
 
@@ -45,6 +46,10 @@ SAMPLES: list[tuple[AgentJobsError, dict[str, Any]]] = [
     (CreateOutcomeUnknownError("it broke"), {"outcome": CreateOutcome.UNKNOWN, "phase": "request", "status": None}),
     (CreateOutcomeUnknownError("HTTP 500", "response", 500), {"phase": "response", "status": 500}),
     (CreateOutcomeUnknownError("HTTP 503", "response", 503, 30.0), {"status": 503, "retry_after": 30.0}),
+    (
+        CreateOutcomeUnknownError("it broke", project_id="docs", sent_at=datetime(2025, 3, 3, tzinfo=UTC)),
+        {"project_id": "docs", "sent_at": datetime(2025, 3, 3, tzinfo=UTC)},
+    ),
     *(
         (kind(499, "r-1", 7.5, "no"), {"status": 499, "request_id": "r-1", "retry_after": 7.5, "excerpt": "no"})
         for kind in RESPONSES

@@ -1,9 +1,11 @@
 """Text made fit to be shown."""
 
+from datetime import UTC, datetime, timedelta, timezone
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentjobs_async._text import error_text, one_line, shown_name, shown_status, span
+from agentjobs_async._text import error_text, local_time, one_line, shown_name, shown_status, span
 from agentjobs_async.models import JobStatus
 
 
@@ -69,3 +71,10 @@ def test_span() -> None:
     """A span of time is told in the unit that fits it."""
     found = [span(seconds) for seconds in (0.0, 0.42, 0.97, 59.0, 59.6, 61.0, 3590.0, 5400.0, 10_800_000.0)]
     assert found == ["0 s", "0.4 s", "1 s", "59 s", "1 min", "1 min", "1 h", "1.5 h", "3,000 h"]
+
+
+def test_local_time() -> None:
+    """A time is told with its date in this machine's time zone, whichever zone it is given in."""
+    moment = datetime(2025, 3, 3, 14, 5, 9, 700_000).astimezone()
+    assert local_time(moment) == local_time(moment.astimezone(UTC)) == "Mon 03 Mar 14:05:09"
+    assert local_time(moment.astimezone(timezone(timedelta(hours=5)))) == "Mon 03 Mar 14:05:09"

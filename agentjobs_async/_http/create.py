@@ -143,7 +143,7 @@ class Create:
         elif isinstance(response, AgentJobsError):
             result = self._unknown(response.message)
         else:
-            result = self._decoder.create(response, self._request.project_id)
+            result = self._decoder.create(response, self._request.project_id, self._progress.sent_at)
         if not isinstance(result, CreateOutcomeUnknownError):
             self._progress.decided(result if isinstance(result, AgentJobsError) else None)
         return result
@@ -161,7 +161,13 @@ class Create:
 
     def _unknown(self, detail: str) -> CreateOutcomeUnknownError:
         status = self._progress.status
-        return CreateOutcomeUnknownError(detail, "request" if status is None else "response", status)
+        return CreateOutcomeUnknownError(
+            detail,
+            "request" if status is None else "response",
+            status,
+            project_id=self._request.project_id,
+            sent_at=self._progress.sent_at,
+        )
 
     def _report(self, outcome: CreateOutcome, error: BaseException) -> None:
         request = self._request

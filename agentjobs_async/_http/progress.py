@@ -1,5 +1,6 @@
 """How far one create has come, and with that the outcome that it has if it ends now."""
 
+from datetime import UTC, datetime
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
@@ -45,9 +46,10 @@ class Progress:
         connections: The number of connections that were made for the try under way: one, unless aiohttp repeats it.
         status: The HTTP status of the try under way; `None` until the head of its response is here.
         refusal: The last error that proves that no agent was started; `None` without one.
+        sent_at: When the last try was sent, in UTC; when it started, while it was not; `None` before the first try.
     """
 
-    __slots__ = ("_decoder", "_request", "_step", "connections", "refusal", "status", "tries")
+    __slots__ = ("_decoder", "_request", "_step", "connections", "refusal", "sent_at", "status", "tries")
 
     def __init__(self, request: "CreateRequest", decoder: ResponseDecoder) -> None:
         self._request = request
@@ -56,6 +58,7 @@ class Progress:
         self.tries = self.connections = 0
         self.status: int | None = None
         self.refusal: AgentJobsError | None = None
+        self.sent_at: datetime | None = None
 
     @property
     def may_have_left(self) -> bool:
@@ -80,6 +83,7 @@ class Progress:
         self.tries += 1
         self.connections = 0
         self.status = None
+        self.sent_at = datetime.now(UTC)
         self._step = _Step.BEGUN
 
     def connecting(self) -> None:
@@ -113,6 +117,7 @@ class Progress:
         if not allowed:
             self.decided(NotSentError(f"nothing was sent: {refusal}", "withheld"))
             raise StoppedError(refusal)
+        self.sent_at = datetime.now(UTC)
         self._step = _Step.SENDING
 
     def on_head(self, head: Response) -> None:

@@ -5,6 +5,7 @@ The status decides; the body is read within bounds, and the key is masked in eve
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime
 from time import time
 from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
@@ -121,14 +122,22 @@ class ResponseDecoder:
         is_large = len(body) + containers * _CONTAINER_BYTES > _LARGE_BYTES
         return ReadJob(job, retry_after, is_large) if is_large or retry_after is not None else job
 
-    def create(self, response: Response, project_id: str) -> AgentJob | AgentJobsError:
-        """Return the job that the response to a create shows, or the error, with its `outcome` set, not raised."""
+    def create(self, response: Response, project_id: str, sent_at: datetime | None = None) -> AgentJob | AgentJobsError:
+        """Return the job that the response to a create shows, or the error, with its `outcome` set, not raised.
+
+        Args:
+            response: The response.
+            project_id: The project of the create.
+            sent_at: When it was sent, for the error; `None` where nobody reads that.
+        """
         if not _is_success(response.status):
             refusal = self._refusal(response)
             if not isinstance(refusal, ResponseError) or self._may_have_started(response.status):
                 status = f"HTTP {response.status}"
                 what = refusal.message.replace(status, f"{status} after the prompt was sent", 1)
-                return CreateOutcomeUnknownError(what, "response", response.status, refusal.retry_after)
+                return CreateOutcomeUnknownError(
+                    what, "response", response.status, refusal.retry_after, project_id=project_id, sent_at=sent_at
+                )
             refusal.outcome = CreateOutcome.REJECTED
             return refusal
         try:
@@ -138,7 +147,14 @@ class ResponseDecoder:
             defect = error.message
         else:
             return job
-        return CreateOutcomeUnknownError(defect, "response", response.status, _retry_after(response.headers))
+        return CreateOutcomeUnknownError(
+            defect,
+            "response",
+            response.status,
+            _retry_after(response.headers),
+            project_id=project_id,
+            sent_at=sent_at,
+        )
 
     def _may_have_started(self, status: int) -> bool:
         unknown = status in _UNKNOWN_CREATES or status >= 500  # noqa: PLR2004 - the class of HTTP itself

@@ -146,6 +146,8 @@ def resolve(
 ) -> int:
     """Settle the item KEY, which may have started an agent: look at the project first.
 
+    agentjobs status names the project, and the time at which the item was sent: about that of its job, if it has one.
+
     --abandon also ends an item whose job can't be read any more. Another --job corrects a wrong one, until that was
     seen to end.
 

@@ -45,7 +45,8 @@ def entry_of(row: JournalRow, job: AgentJob | None = None) -> DurableEntry:
 def end_of_row(row: JournalRow, ref: JobRef | None, refusal: ResponseError | None) -> AgentJob | AgentJobsError:
     """Return the job or the error of a row that has ended with `refusal`, or otherwise, as far as the journal knows."""
     if row.state is State.UNKNOWN:
-        return CreateOutcomeUnknownError(row.error or "the answer to its create was lost")
+        words = row.error or "the answer to its create was lost"
+        return CreateOutcomeUnknownError(words, project_id=row.project_id, sent_at=row.sent_at)
     if ref is not None and row.error is None:
         return AgentJob(ref.job_id, ref.project_id, row.state.value, pr_link=row.pr_link)
     error = refusal or AgentJobsError(row.error or f"the item is {row.state}")

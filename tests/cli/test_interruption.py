@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from agentjobs_async.__main__ import main
+from tests.cli.checks import LOCAL_TIME
 from tests.cli.stage import Child, EmulatorThread, hanging_lookup, impatience, stop_before_the_view
 
 pytestmark = pytest.mark.slow
@@ -66,7 +67,8 @@ def test_unknown_creates_are_listed(service: EmulatorThread) -> None:
         child.until("known created").until("prompt 2 unknown").send(signal.SIGINT)
         assert child.ended() == 130
     assert "May have started an agent; look at the project" in child.stderr
-    assert "\n  item 2: unknown \\x1b[31m\n" in child.stderr
+    shown = re.escape("unknown \\x1b[31m")
+    assert re.search(rf"\n  item 2, docs, sent {LOCAL_TIME}: {shown}\n", child.stderr)
     assert re.search(r"\n2 +unknown +unknown", child.stdout)
     assert "1 active, " in child.stdout or "1 unknown, 2 planned" in child.stdout
 

@@ -11,7 +11,7 @@ from agentjobs_async.__main__ import main
 from agentjobs_async.batch._store.file_lock import FileLock
 from agentjobs_async.cli.jobs import _journal_options
 from tests.aged import aged_journal
-from tests.cli.checks import Captured
+from tests.cli.checks import LOCAL_TIME, Captured
 from tests.cli.stage import Child, EmulatorThread
 
 
@@ -182,7 +182,7 @@ def test_run_survives_failures(service: EmulatorThread, capsys: Captured) -> Non
     assert "The request was refused; the same request would be refused again.\n" in written.err
     assert "prompt 3 unknown: HTTP 500 after the prompt was sent" in written.out
     assert "May have started an agent; look at the project" in written.err
-    assert "\n  item 3: c\n" in written.err
+    assert re.search(rf"\n  item 3, docs, sent {LOCAL_TIME}: c\n", written.err)
 
 
 def test_run_bounds_active_jobs(service: EmulatorThread, capsys: Captured) -> None:

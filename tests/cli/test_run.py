@@ -18,7 +18,7 @@ from agentjobs_async.batch._store.file_lock import FileLock
 from agentjobs_async.cli.run import _planned
 from agentjobs_async.report.items import COLUMNS
 from tests.batch.stage import claim_of
-from tests.cli.checks import Captured, plan, run, screen
+from tests.cli.checks import LOCAL_TIME, Captured, plan, run, screen
 from tests.cli.stage import Child, EmulatorThread, endless_planning, lasting_emulator, without_power
 
 pytestmark = pytest.mark.slow
@@ -249,7 +249,11 @@ def test_unknown_and_resolved(service: EmulatorThread, tasks: Path, db: str, cap
     assert run(tasks, db) == 4
     told = capsys.readouterr().err
     assert "2 unknown, 1 completed" in told
-    assert "May have started an agent; look at the project:\n  k0: p0\n  k1: p1\nThen settle each by its job, " in told
+    assert re.search(
+        r"May have started an agent; look at the project for a job of this time:\n"
+        rf"  k0, docs, sent {LOCAL_TIME}: p0\n  k1, docs, sent {LOCAL_TIME}: p1\nThen settle each by its job, ",
+        told,
+    )
     assert f" resolve {db} k0 --job JOB\n" in told
     assert main(["resolve", db, "k0", "--job", "JOB"]) == 2
     assert "JOB stands for the job that you found" in capsys.readouterr().err

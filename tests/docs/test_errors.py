@@ -16,7 +16,7 @@ async def test_create(emulator: Emulator, capsys: pytest.CaptureFixture[str]) ->
         assert await create(session, " ") is None
         assert capsys.readouterr().out == ""
         assert await create(session, "Unlucky") is None
-    assert capsys.readouterr().out.startswith("look at the project: ")
+    assert "look at the project docs for a job of " in capsys.readouterr().out
 
 
 def test_table() -> None:

@@ -180,5 +180,6 @@ async def test_unknown_after_a_restart(emulator: Emulator, session: AgentJobsSes
     async with DurableJobs(session, file_journal, on_end=lambda _, error: told.append(str(error))):
         await until(lambda: bool(told))
     (row,) = await file_journal.rows()
-    assert told == [str(CreateOutcomeUnknownError(row.error or ""))]
+    known = CreateOutcomeUnknownError(row.error or "", project_id="docs", sent_at=row.sent_at)
+    assert told == [str(known)]
     assert told[0].count("an agent may have been started") == 1

@@ -32,10 +32,12 @@ from agentjobs_async import (
     ServerError,
     SessionClosedError,
 )
+from agentjobs_async._text import local_time
 from tests.http.tls import CertificateServer, client_context
 from tests.polled import clock, gaps
 from tests.rows import failures_in_turn
 from tests.scripted import KEY, Reply, Scripted, address, loopback_socket, reply
+from tests.until import until
 
 CREATED = reply(201, {"id": "job_1", "status": "active"})
 HEAD = b"HTTP/1.1 201 Created\r\nContent-Length: 99\r\n\r\n{"
@@ -74,6 +76,35 @@ async def test_aiohttp_that_would_repeat_it(then: Any, monkeypatch: pytest.Monke
         with pytest.raises(CreateOutcomeUnknownError, match="refused" if refused else "never sent twice"):
             await session.create_job("Fix it")
     assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("answer", [reply(500), reply(201, ["no job"]), Reply(then="reset")])
+async def test_unknown_names_where_to_look(answer: Reply) -> None:
+    """An unknown create names its project and the time at which it was sent, by which a person finds its job."""
+    async with Scripted(answer) as server, server.session() as session:
+        began = datetime.now(UTC)
+        with pytest.raises(CreateOutcomeUnknownError) as caught:
+            await session.create_job("Fix it")
+    assert caught.value.sent_at is not None
+    assert began <= caught.value.sent_at <= datetime.now(UTC)
+    assert caught.value.project_id == "docs"
+    where = f"look at the project docs for a job of {local_time(caught.value.sent_at)} before creating this job again"
+    assert str(caught.value).endswith(where)
+
+
+async def test_a_cut_create_names_where_to_look() -> None:
+    """So does a create that its timeout cuts, and the note of one that its caller cancels."""
+    async with Scripted(Reply(then="hang")) as server, server.session() as session:
+        with pytest.raises(CreateOutcomeUnknownError, match="look at the project docs for a job of ") as caught:
+            await session.create_job("Fix it", timeout=2)
+        assert caught.value.sent_at is not None
+        creating = asyncio.ensure_future(session.create_job("Fix it"))
+        await until(lambda: len(server.requests) == 2)
+        creating.cancel()
+        with pytest.raises(asyncio.CancelledError) as cancelled:
+            await creating
+    (note,) = cancelled.value.__notes__
+    assert "look at the project docs for a job of " in note
 
 
 async def test_unknown_is_logged_without_the_prompt(caplog: pytest.LogCaptureFixture) -> None:

@@ -346,6 +346,7 @@ async def errors(session: AgentJobsSession) -> None:
         await session.run_job("Document the v2 endpoints")
     except CreateOutcomeUnknownError as error:
         assert_type((error.phase, error.status), tuple[Literal["request", "response"], int | None])
+        assert_type((error.project_id, error.sent_at), tuple[str | None, datetime | None])
     except NotSentError as error:
         assert_type(hint(error), str)
     except RateLimitedError as error:

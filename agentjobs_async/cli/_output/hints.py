@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from agentjobs_async import Estimate, JobRef
-from agentjobs_async.cli._output.columns import in_words, shortened
+from agentjobs_async._text import local_time
+from agentjobs_async.cli._output.columns import columns_of, in_words, shortened
 from agentjobs_async.cli._output.screen import Screen
 
 if TYPE_CHECKING:
     from agentjobs_async.batch import JournalRow
 
-_PROMPT_COLUMNS: Final = 60  # beside a key, in a terminal of 80
+_COLUMNS: Final = 80  # of a line with the beginning of a prompt
+_LEAST_PROMPT: Final = 24  # columns
 _MOST_UNKNOWN: Final = 20  # lines
 
 
@@ -78,9 +80,9 @@ def show_unknown(screen: Screen, rows: Sequence["JournalRow"], journal: str | No
     """Show unknown items, and the command that settles each; no command where `journal`, its place, is `None`."""
     shown = rows[:_MOST_UNKNOWN]
     if shown:
-        screen.notice("May have started an agent; look at the project:")
+        screen.notice("May have started an agent; look at the project for a job of this time:")
     for row in shown:
-        screen.notice(f"  {in_words(row.key)}: {shortened(row.prompt, _PROMPT_COLUMNS)}")
+        screen.notice(_where_to_look(row))
     if len(rows) > len(shown):
         screen.notice(f"  … and {len(rows) - len(shown)} more: agentjobs status shows all")
     if shown and journal is not None:
@@ -89,6 +91,14 @@ def show_unknown(screen: Screen, rows: Sequence["JournalRow"], journal: str | No
             key = shlex.quote(row.key)
             words = f"--job JOB -- {key}" if key.startswith("-") else f"{key} --job JOB"
             screen.command(f"  {_program()} resolve {shlex.quote(journal)} {words}")
+
+
+def _where_to_look(row: "JournalRow") -> str:
+    """Return a line with what finds the job of an unknown item: its project, when it was sent, and its prompt."""
+    words = [in_words(row.key), row.project_id]
+    words += [] if row.sent_at is None else [f"sent {local_time(row.sent_at)}"]
+    named = f"  {', '.join(words)}: "
+    return f"{named}{shortened(row.prompt, max(_COLUMNS - columns_of(named), _LEAST_PROMPT))}"
 
 
 def show_retry(screen: Screen, journal: str, failed: int, options: Sequence[str], bound: Sequence[str] = ()) -> None:
