@@ -52,6 +52,7 @@ class Emulator:
         speed: The factor by which jobs run faster than their scripts say, above 0.
         faults: The fault plan for all requests; `Fault` documents its text form.
 
+    No job has the id of another emulator's job, unless a script sets it; within one, ids sort in the order of creation.
     Each request is logged under `agentjobs_async.testing`, at INFO.
 
     Raises:

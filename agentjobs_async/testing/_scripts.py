@@ -59,7 +59,7 @@ class JobScript:
         pull_request: Whether the job has a `prLink` once it is completed.
         visible_after: Seconds from the creation during which a read is answered with 404.
         stages: Statuses before the end, each with the second at which it begins, in rising order.
-        job_id: The id of the job; `None` numbers it.
+        job_id: The id of the job; `None` makes one that no job of another emulator has.
 
     Raises:
         InvalidInputError: A time is negative, or the outcome is no terminal status; others belong in `stages`.

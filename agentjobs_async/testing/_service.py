@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import secrets
 from collections import Counter, defaultdict, deque
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -57,6 +58,8 @@ class RateWindow:
         return None
 
 
+_START_LETTERS = "23456789bcdfghjkmnpqrstvwxz"  # no 0, 1, l, o, and no vowels: they spell no word
+_START_LENGTH = 6  # letters: two starts have the same once in 387 million times
 _ALL_PROJECTS = ""  # no project has this id
 
 _ORIGIN = re.compile("^https?://[^/?]*", re.IGNORECASE)
@@ -119,6 +122,8 @@ def read_prompt(body: bytes) -> str | Answer:
 class EmulatedService:
     """Keeps the jobs and answers requests, without sockets and without faults.
 
+    A job's id has a part that is drawn at random for each service, then the job's number.
+
     Args:
         api_key: The key that every request must have.
         script_of: Returns the script of a new job.
@@ -133,7 +138,8 @@ class EmulatedService:
         self._speed = speed
         self.jobs: dict[str, StartedJob] = {}
         self.started = Counter[str]()
-        self.numbered = 0
+        self._start = "".join(secrets.choice(_START_LETTERS) for _ in range(_START_LENGTH))
+        self._numbered = 0
 
     def limit(self, rate_limit: RateLimit | None) -> None:
         """Set the limit of creates and reads; what went before does not count."""
@@ -175,9 +181,9 @@ class EmulatedService:
 
     def _new_job(self, project_id: str, prompt: str, now: float, wall: datetime) -> StartedJob:
         script = self._script_of(project_id, prompt)
-        self.numbered += 1
+        self._numbered += 1
         return StartedJob(
-            job_id=script.job_id or f"job_{self.numbered:06d}",
+            job_id=script.job_id or f"job_{self._start}_{self._numbered:06d}",
             project_id=project_id,
             prompt=prompt,
             script=script,

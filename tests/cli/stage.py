@@ -137,6 +137,11 @@ class EmulatorThread:
         self.emulator.call(until(lambda: condition(self.emulator.requests)))
 
     @property
+    def job_ids(self) -> tuple[str, ...]:
+        """The ids of the jobs, in the order of creation."""
+        return tuple(self.emulator.jobs)
+
+    @property
     def environment(self) -> dict[str, str]:
         return self.emulator.environment("docs")
 

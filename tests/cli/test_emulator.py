@@ -32,27 +32,34 @@ def test_first_command() -> None:
     assert re.fullmatch(
         r"Emulator at http://127\.0\.0\.1:\d+: no real agents; jobs run 60 times as fast\.\n", child.stderr
     )
-    assert child.stdout.count("demo/job_000001 ") == 2
+    assert len(re.findall(r"^demo/job_\w{6}_000001 ", child.stdout, re.MULTILINE)) == 2
     assert child.stdout.endswith("\n2 completed\n")
 
 
 def test_alone(capsys: Captured) -> None:
-    """The emulator alone prints the lines that lead other commands to it, until a signal; `--fail` is a share."""
+    """The emulator alone prints the lines that lead other commands to it, until a signal; `--fail` is a share.
+
+    Another start gives other ids.
+    """
+    ended = list[str]()
     for share, outcome in (("0%", "completed"), ("100%", "failed")):
         with emulator("--speed", "1e9", "--fail", share, "--seed", "7") as running:
             assert main(["run", "Tidy up"]) == (outcome == "failed")
-        assert f"demo/job_000001 {outcome}" in capsys.readouterr().out
+        ended += re.findall(rf"^demo/(job_\w{{6}}_000001) {outcome}", capsys.readouterr().out, re.MULTILINE)
         assert "Ctrl-C stops it" in running.stderr
+    assert len(set(ended)) == 2
 
 
-def test_requests_are_shown() -> None:
+def test_requests_are_shown(capsys: Captured) -> None:
     """Each request is one line on standard error, without the key."""
     with emulator("--fault", "503 on=get") as running:
         assert main(["create", "Tidy up"]) == 0
-        assert main(["get", "job_000001"]) == 4
+        token = capsys.readouterr().out.strip()
+        assert main(["get", token]) == 4
+        job_id = token.removeprefix("demo/")
     lines = re.findall(r"^\d\d:\d\d:\d\d (.*)$", running.stderr, re.MULTILINE)
     path = "/v2/agent/demo/job"
-    assert lines == [f"POST {path} 201 job_000001", f"GET {path}/job_000001 503 by 503 on=get"]
+    assert lines == [f"POST {path} 201 {job_id}", f"GET {path}/{job_id} 503 by 503 on=get"]
     assert dict(VARIABLE.findall(running.stdout))["AGENTJOBS_API_KEY"] not in running.stderr
 
 

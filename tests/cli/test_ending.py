@@ -123,7 +123,7 @@ def test_a_journal_that_can_not_be_read(
     told = capsys.readouterr().err
     assert "The journal can't be read.\n1 job continues remotely. Keep the id; wait for it with:" in told
     assert "When the journal can be read again, resume with:" in told
-    assert "Error: no room; the job of '1' is docs/job_000001" in told.splitlines()[-1]
+    assert f"Error: no room; the job of '1' is docs/{service.job_ids[0]}" in told.splitlines()[-1]
     assert service.emulator.agents_started.total() == 1
 
 

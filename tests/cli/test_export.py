@@ -51,7 +51,7 @@ def test_beside_the_input(service: EmulatorThread, tmp_path: Path, capsys: Captu
     assert rows[0]["pr_link"].startswith("http")
     assert rows[0]["sent_at"] < rows[0]["ended_at"]
     assert list(rows[0])[:6] == ["id", "title", "note", "column 4", "state", "project"]
-    assert (rows[6]["error"], rows[6]["job_id"]) == ("the agent failed", "job_000004")
+    assert (rows[6]["error"], rows[6]["job_id"]) == ("the agent failed", service.job_ids[3])
 
 
 def test_another_key(service: EmulatorThread, tmp_path: Path, capsys: Captured, db: str) -> None:

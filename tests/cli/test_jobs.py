@@ -18,9 +18,9 @@ from tests.cli.stage import Child, EmulatorThread
 def test_create_prints_the_token(service: EmulatorThread, capsys: Captured) -> None:
     """`create` prints the token alone, so that a script can keep it; `--project` wins, and becomes one segment."""
     assert main(["create", "Tidy up"]) == 0
-    assert capsys.readouterr() == ("docs/job_000001\n", "")
+    assert capsys.readouterr() == (f"docs/{service.job_ids[0]}\n", "")
     assert main(["create", "--project", "a/b c", "Tidy up"]) == 0
-    assert capsys.readouterr() == ("a%2Fb%20c/job_000002\n", "")
+    assert capsys.readouterr() == (f"a%2Fb%20c/{service.job_ids[1]}\n", "")
     assert [request.project_id for request in service.emulator.requests] == ["docs", "a/b c"]
     assert service.emulator.agents_started == {"Tidy up": 2}
 
@@ -53,10 +53,10 @@ def test_get_shows_the_job(service: EmulatorThread, capsys: Captured) -> None:
     """`get` shows each field of the job on its line, and ends with 0 whatever the status."""
     service.live("failed")
     assert main(["create", "Tidy up"]) == 0
-    assert main(["get", "job_000001"]) == 0
+    assert main(["get", service.job_ids[0]]) == 0
     lines = capsys.readouterr().out.splitlines()[1:]
     assert lines[:4] == [
-        "job           docs/job_000001",
+        f"job           docs/{service.job_ids[0]}",
         "status        failed",
         "pull request  -",
         "repository    acme/docs",
@@ -69,15 +69,16 @@ def test_a_job_as_json(service: EmulatorThread, capsys: Captured) -> None:
     service.live("archived")
     assert main(["create", "--json", "Tidy up"]) == 0
     created = json.loads(capsys.readouterr().out)
-    assert (created["job"], created["status"]) == ("docs/job_000001", "active")
+    token = f"docs/{service.job_ids[0]}"
+    assert (created["job"], created["status"]) == (token, "active")
     service.inject("document source=null model=null on=get")
-    assert main(["get", "--json", "docs/job_000001"]) == 0
+    assert main(["get", "--json", token]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["status"] == "archived"
     assert re.fullmatch(r"[-\d]{10}T[:\d]{8}\.\d{3}Z", document["archived_at"])
     assert (document["source"], document["pr_link"]) == (None, None)
     assert list(document)[:4] == ["job", "project", "job_id", "status"]
-    assert main(["wait", "--json", "docs/job_000001"]) == 1
+    assert main(["wait", "--json", token]) == 1
     events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [event["number"] for event in events if "number" in event] == [None] * 2
     assert events[1] | document == document | events[1]
@@ -88,7 +89,7 @@ def test_get_hostile_text(service: EmulatorThread, capsys: Captured) -> None:
     assert main(["create", "Tidy up"]) == 0
     service.inject(r'document status="\u001b[2J" model="[red]\u202emodel" source.ref="a\nb" on=get')
     capsys.readouterr()
-    assert main(["get", "job_000001"]) == 0
+    assert main(["get", service.job_ids[0]]) == 0
     shown = capsys.readouterr().out
     assert shown.replace("\n", "").isprintable()
     assert r"status        \x1b[2J" in shown
@@ -123,7 +124,8 @@ def test_wait_exit_code(service: EmulatorThread, capsys: Captured) -> None:
 def test_wait_for_the_same_twice(service: EmulatorThread, capsys: Captured) -> None:
     """A job named twice, as token and as id, is waited for once, with `--timeout none` for as long as it takes."""
     assert main(["create", "Tidy up"]) == 0
-    assert main(["wait", "--timeout", "none", "job_000001", "docs/job_000001"]) == 0
+    (job_id,) = service.job_ids
+    assert main(["wait", "--timeout", "none", job_id, f"docs/{job_id}"]) == 0
     assert len(service.emulator.requests) == 2
     assert "\n1 completed\n" in capsys.readouterr().out
 
@@ -132,9 +134,10 @@ def test_wait_times_out(service: EmulatorThread, capsys: Captured) -> None:
     """A wait whose time ran out ends with 4 and prints the command that goes on, with all its options."""
     service.live(duration=3600)
     assert main(["create", "Tidy up"]) == 0
-    assert main(["wait", "--timeout", "0.05", "--json", "job_000001"]) == 4
+    (job_id,) = service.job_ids
+    assert main(["wait", "--timeout", "0.05", "--json", job_id]) == 4
     url = service.emulator.base_url
-    assert f" wait --base-url {url} --timeout 0.05 --json docs/job_000001\n" in capsys.readouterr().err
+    assert f" wait --base-url {url} --timeout 0.05 --json docs/{job_id}\n" in capsys.readouterr().err
 
 
 def test_wait_for_a_job_that_is_not_there(service: EmulatorThread, capsys: Captured) -> None:
@@ -155,7 +158,7 @@ def test_a_key_that_is_refused_later(service: EmulatorThread, capsys: Captured) 
     service.inject("403 forever on=get", prompt="b x")
     assert main(["run", "--yes", "a x", "b x"]) == 3
     assert " active: HTTP 403: Forbidden\n" in capsys.readouterr().out
-    assert main(["wait", "--json", "job_000002"]) == 3
+    assert main(["wait", "--json", service.job_ids[1]]) == 3
     ended, summary = map(json.loads, capsys.readouterr().out.splitlines())
     assert (ended["state"], ended["status"]) == ("active", None)
     assert summary == {"event": "summary", "states": {"active": 1}, "exit_code": 3}
@@ -237,7 +240,7 @@ def test_at_a_terminal(service: EmulatorThread, token: str, db: str) -> None:
     """A terminal shows it below the count, of several jobs of when one ends; the journal may be the environment's."""
     assert main(["create", "Another"]) == 0
     env = {**service.environment, "AGENTJOBS_JOURNAL": db}
-    for jobs, words in ([token], f"\nends {WORDS}"), ([token, "job_000002"], f"an active job ends {WORDS}"):
+    for jobs, words in ([token], f"\nends {WORDS}"), ([token, service.job_ids[1]], f"an active job ends {WORDS}"):
         with Child("wait", *jobs, env=env, terminal=True) as wait:
             wait.until(words).send(signal.SIGINT)
             assert wait.ended() == 130
@@ -263,7 +266,7 @@ def test_own_run(service: EmulatorThread) -> None:
     service.inject(f"document createdAt={created_at:%Y-%m-%dT%H:%M:%SZ} on=get forever", prompt="Page")
     for prompt in [*["Page"] * 20, "Tidy up"]:
         assert main(["create", prompt]) == 0
-    tokens = [f"docs/job_{number:06}" for number in range(1, 22)]
+    tokens = [f"docs/{job_id}" for job_id in service.job_ids]
     with Child("wait", *tokens, env=service.environment, terminal=True) as wait:
         wait.until("20 of 21 ended").until("ends in about ").send(signal.SIGINT)
         assert wait.ended() == 130

@@ -91,7 +91,7 @@ def test_failures_and_retry(service: EmulatorThread, tasks: Path, db: str, capsy
     """A failed item makes the exit code 1, and goes again only where that is asked for."""
     service.live("failed", prompt="p1")
     assert run(tasks, db) == 1
-    assert re.search(r"^k1 failed: the agent failed \(docs/job_\d+\)$", capsys.readouterr().out, re.MULTILINE)
+    assert re.search(r"^k1 failed: the agent failed \(docs/job_\w+\)$", capsys.readouterr().out, re.MULTILINE)
     service.live("completed", prompt="p1")
     assert main(["resume", "--journal", db]) == 1
     assert main(["resume", "--journal", db, "--retry-failed", "--create-rate", "none"]) == 0

@@ -105,10 +105,11 @@ def _check_shown(texts: list[str]) -> None:
 @pytest.mark.looptime
 async def test_job_of_another_project_or_id(waiting: Waiting) -> None:
     """The answer about another job is never taken for this one's, however far that has come."""
+    script = JobScript(duration=60, job_id="job_000001")
     others = ("job_000002", "JOB_000001", '"job_000001 "', "job_1")
     faults = " then ".join(f"document id={other} status=completed on=get" for other in others)
     async with (
-        Emulator(script=JobScript(duration=60), faults=faults) as emulator,
+        Emulator(script=script, faults=faults) as emulator,
         waiting(emulator, policy=every(1)) as (session, wait),
     ):
         created = await session.create_job("Fix it")

@@ -172,5 +172,5 @@ async def test_tracker() -> None:
     assert await now() - began < 0.1
     errors = await asyncio.gather(*waits, return_exceptions=True)
     assert [isinstance(error, AgentJobsError) and error.ref == REF for error in errors] == [True] * 3
-    with pytest.raises(SessionClosedError, match="job docs/job_000001: the tracker is closed"):
+    with pytest.raises(SessionClosedError, match="job docs/job_1: the tracker is closed"):
         await tracker.watch(REF)

@@ -7,8 +7,9 @@ async def test_headers() -> None:
     """A request has the headers that it needs, the key once, and nothing of the environment's."""
     async with Emulator() as emulator, emulator.session(project_id="docs") as session:
         await emulator.inject("ok header.Set-Cookie=a=b x2")
-        await session.get_job(await session.create_job("Fix it"))
-        await session.get_job("job_000001")
+        created = await session.create_job("Fix it")
+        await session.get_job(created)
+        await session.get_job(created.id)
     wanted = {"Host", "Authorization", "Accept", "Accept-Encoding", "User-Agent"}
     extra = {"POST": {"Content-Type", "Content-Length", "Connection"}, "GET": set()}
     for request in emulator.requests:

@@ -27,7 +27,7 @@ CALLS: Final[dict[str, Callable[[AgentJobsSession], Any]]] = {
     "create_job": lambda session: session.create_job("Fix it"),
     "get_job": lambda session: session.get_job(REF),
     "wait_for_job": lambda session: session.wait_for_job(REF),
-    "wait_for_job of an ended one": lambda session: session.wait_for_job(AgentJob("job_000001", "docs", "completed")),
+    "wait_for_job of an ended one": lambda session: session.wait_for_job(AgentJob(REF.job_id, "docs", "completed")),
     "run_job": lambda session: session.run_job("Fix it"),
     "enter": lambda session: session.__aenter__(),
 }

@@ -19,8 +19,8 @@ from agentjobs_async import (
 from agentjobs_async.testing import Emulator, JobScript, ReceivedRequest
 from tests.contract.tables import ONE_OF_EACH
 
-REF: Final = JobRef("docs", "job_000001")
-"""The first job of an emulator."""
+REF: Final = JobRef("docs", "job_1")
+"""A job that no emulator has."""
 ENDLESS: Final = JobScript(duration=float("inf"))
 
 

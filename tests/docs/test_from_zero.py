@@ -33,7 +33,7 @@ async def test_plan(emulator: Emulator, tmp_path: Path) -> None:
 async def test_commands(emulator: Emulator, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """The commands start each row's agent once, name what needs a person, settle it, and write the table again."""
     emulator.script(JobScript(duration=0))
-    emulator.script(JobScript(duration=0, job_id="job_004012"), prompt="Document Billing 4012 in docs/4012.md")
+    emulator.script(JobScript(duration=0, job_id="job_k3f9x2_004012"), prompt="Document Billing 4012 in docs/4012.md")
     await emulator.inject("500 agent=no", prompt="Document Import 4011 in docs/4011.md")
     await emulator.inject("500 agent=yes", prompt="Document Billing 4012 in docs/4012.md")
     write_table(tmp_path, [*range(3, 11), 4011, 4012, 4013])

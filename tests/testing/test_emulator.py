@@ -28,7 +28,8 @@ async def test_record_of_requests() -> None:
     """Requests are recorded in order, with all that was sent."""
     async with Emulator(faults="500 on=get") as emulator:
         await ask(emulator, create(emulator, "write", "/v2/agent/a%2Fb/job?x=1"))
-        await ask(emulator, request(emulator, "GET", "/v2/agent/a%2Fb/job/job_000001"))
+        (job_id,) = emulator.jobs
+        await ask(emulator, request(emulator, "GET", f"/v2/agent/a%2Fb/job/{job_id}"))
         await ask(emulator, request(emulator, "DELETE", "/elsewhere"))
     first, second, third = emulator.requests
     assert (first.method, first.target, first.body) == ("POST", "/v2/agent/a%2Fb/job?x=1", b'{"prompt": "write"}')
@@ -36,7 +37,7 @@ async def test_record_of_requests() -> None:
     assert first.headers["authorization"] == f"Bearer {emulator.api_key}"
     assert (second.project_id, second.job_id, second.prompt, second.fault) == (
         "a/b",
-        "job_000001",
+        job_id,
         "write",
         "500 on=get",
     )
@@ -197,6 +198,16 @@ async def test_absolute_target() -> None:
             assert (first.target, first.project_id, first.prompt) == (f"{origin}{JOBS}", "docs", "write")
 
 
+async def test_ids() -> None:
+    """No two emulators give the same id; those of one sort in the order of creation."""
+    ids = list[list[str]]()
+    for _ in range(2):
+        async with Emulator() as emulator:
+            ids.append([await start(emulator) for _ in range(11)])
+    assert ids == [sorted(of_one) for of_one in ids]
+    assert len({job_id for of_one in ids for job_id in of_one}) == 22
+
+
 async def test_log_of_requests(caplog: pytest.LogCaptureFixture) -> None:
     """Each request is one log line: its target, the status, the fault; never the key."""
     caplog.set_level(logging.INFO, "agentjobs_async.testing")
@@ -208,9 +219,9 @@ async def test_log_of_requests(caplog: pytest.LogCaptureFixture) -> None:
         emulator.script(JobScript(job_id="two\nlines"))
         await start(emulator)
     assert [record.getMessage() for record in caplog.records] == [
-        f"POST {JOBS} 201 job_000001",
-        f"GET {JOBS}/job_000001 200",
-        f"GET {JOBS}/job_000001 200 by hang:body for=0",
+        f"POST {JOBS} 201 {job_id}",
+        f"GET {JOBS}/{job_id} 200",
+        f"GET {JOBS}/{job_id} 200 by hang:body for=0",
         "GET /?*** 404",
         f"POST {JOBS} 201 two\\nlines",
     ]

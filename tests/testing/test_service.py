@@ -1,6 +1,7 @@
 """The service without faults, and its limits."""
 
 import math
+import re
 from datetime import UTC, datetime
 from typing import Any
 
@@ -57,10 +58,11 @@ def test_bodies_refused() -> None:
 def test_new_job() -> None:
     """A create is answered with 201 and an active job."""
     answer = service(JobScript(duration=0, outcome="archived")).answer(CREATE, NOW)
+    assert re.fullmatch("job_[a-z0-9]{6}_000001", answer.document["id"])
     assert (answer.status, answer.document) == (
         201,
         {
-            "id": "job_000001",
+            "id": answer.document["id"],
             "status": "active",
             "source": {"repository": "acme/docs", "ref": "main"},
             "model": "agent-large-1",
@@ -83,11 +85,12 @@ def test_script() -> None:
 
     def check(script: JobScript, seconds: float, *shown: str | None) -> None:
         document = after(script, seconds).document
-        assert (document["status"], document["prLink"], document["archivedAt"]) == shown
+        pr_link = document["prLink"] and document["prLink"].replace(document["id"], "ID")
+        assert (document["status"], pr_link, document["archivedAt"]) == shown
 
     rows = [
         (JobScript(duration=5), 4.9, "active", None, None),
-        (JobScript(duration=5), 5, "completed", "https://code.example/acme/docs/pull/job_000001", None),
+        (JobScript(duration=5), 5, "completed", "https://code.example/acme/docs/pull/ID", None),
         (JobScript(duration=5, pull_request=False), 5, "completed", None, None),
         (JobScript(duration=5, outcome="failed"), 5, "failed", None, None),
         (JobScript(duration=5, outcome="archived"), 5, "archived", None, "2026-01-01T00:00:05.000Z"),
@@ -109,8 +112,8 @@ def test_not_visible_yet() -> None:
 def test_strangers() -> None:
     """Another project's job, an unknown job and an unknown path are not found."""
     emulated = service()
-    emulated.answer(CREATE, NOW)
-    for target in ("/v2/agent/web/job/job_000001", f"{JOBS}/job_2", "/v1/agent/docs/job", "/"):
+    job_id = emulated.answer(CREATE, NOW).document["id"]
+    for target in (f"/v2/agent/web/job/{job_id}", f"{JOBS}/job_2", "/v1/agent/docs/job", "/"):
         answer = emulated.answer(request(target=target), NOW)
         assert (answer.status, set(answer.document)) == (404, {"error"})
 
@@ -134,7 +137,7 @@ def test_no_limit_of_creates() -> None:
     """A limit may be of reads alone."""
     emulated = service(limit=RateLimit(creates=None, reads=0))
     assert [emulated.answer(CREATE, NOW).status for _ in range(101)] == [201] * 101
-    assert emulated.answer(request(target=f"{JOBS}/job_000001"), NOW).status == 429
+    assert emulated.answer(request(target=f"{JOBS}/job_1"), NOW).status == 429
 
 
 def test_rate_limit() -> None:

@@ -30,7 +30,7 @@ def interrupted(service: EmulatorThread, number: signal.Signals) -> Child:
     """Run three prompts, two at once, and end the run when both have their jobs, which take an hour."""
     service.live(duration=3600)
     with Child("run", "a x", "b x", "c x", "--max-active", "2", env=service.environment) as child:
-        child.until("job_000001 created").until("job_000002 created")
+        child.until("_000001 created").until("_000002 created")
         child.send(number)
         assert child.ended() == {signal.SIGKILL: -number}.get(number, 128 + number)
     return child
@@ -67,7 +67,7 @@ def test_nothing_is_lost(
     assert main(["resume", str(journal)]) == 0
     assert service.emulator.agents_started == {"a x": 1, "b x": 1, "c x": 1}
     written = capsys.readouterr().out
-    assert "docs/job_000003 created: c x" in written
+    assert f"docs/{service.job_ids[2]} created: c x" in written
     assert "\n3 completed\n" in written
     assert left(state_directory) == []
 
@@ -186,7 +186,7 @@ def test_refused_prompts_leave_nothing(
 def test_an_emulator_leaves_nothing(state_directory: Path) -> None:
     """The jobs of an emulator end with it, in any project: its run offers no wait, and keeps no journal."""
     with Child("run", "--emulator", "--project", "mine", "a x", before=lasting_emulator) as child:
-        child.until("mine/job_000001 created").send(signal.SIGINT)
+        child.until("_000001 created").send(signal.SIGINT)
         assert child.ended() == 130
     assert "The emulator ends with this command, and its jobs with it" in child.stderr
     assert "agentjobs_async " not in child.stderr

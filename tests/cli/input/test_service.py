@@ -15,7 +15,7 @@ def test_key_file(service: EmulatorThread, monkeypatch: pytest.MonkeyPatch, tmp_
     file = tmp_path / "key"
     file.write_text(f"\n{service.emulator.api_key}\r\n")
     assert main(["create", "--key-file", str(file), "a"]) == 0
-    assert capsys.readouterr().out == "docs/job_000001\n"
+    assert capsys.readouterr().out == f"docs/{service.job_ids[0]}\n"
 
 
 def test_key_file_of_others(service: EmulatorThread, tmp_path: Path, capsys: Captured) -> None:

@@ -9,14 +9,15 @@ def test_status_changes(service: EmulatorThread, capsys: Captured) -> None:
     """Each change of the status is a line; an unknown status is shown escaped; the end has its pull request, if any."""
     service.inject('document status="queu\\u001bed" on=get')
     assert main(["run", "Tidy up"]) == 0
+    (job_id,) = service.job_ids
     assert capsys.readouterr().out.splitlines()[:3] == [
-        "docs/job_000001 created: Tidy up",
-        "docs/job_000001 queu\\x1bed",
-        "docs/job_000001 completed: https://code.example/acme/docs/pull/job_000001",
+        f"docs/{job_id} created: Tidy up",
+        f"docs/{job_id} queu\\x1bed",
+        f"docs/{job_id} completed: https://code.example/acme/docs/pull/{job_id}",
     ]
     service.live(pull_request=False)
     assert main(["run", "Tidy up"]) == 0
-    assert "\ndocs/job_000002 completed: no pull request\n" in capsys.readouterr().out
+    assert f"\ndocs/{service.job_ids[1]} completed: no pull request\n" in capsys.readouterr().out
 
 
 def test_long_prompts(service: EmulatorThread, capsys: Captured) -> None:
@@ -33,13 +34,13 @@ def test_trouble(service: EmulatorThread, capsys: Captured) -> None:
     service.inject("503 x2 on=get")
     assert main(["run", "Tidy up"]) == 0
     shown = capsys.readouterr().out
-    assert shown.count("docs/job_000001 no news, still polling: HTTP 503") == 1
-    assert "\ndocs/job_000001 completed: " in shown
+    assert shown.count(f"docs/{service.job_ids[0]} no news, still polling: HTTP 503") == 1
+    assert f"\ndocs/{service.job_ids[0]} completed: " in shown
     service.inject("503 x2 on=get")
     assert main(["run", "Tidy up", "--json"]) == 0
     events = map(json.loads, capsys.readouterr().out.splitlines())
     (trouble,) = [event for event in events if event["event"] == "trouble"]
-    assert trouble["job"] == "docs/job_000002"
+    assert trouble["job"] == f"docs/{service.job_ids[1]}"
     assert trouble["error"].startswith("HTTP 503")
 
 

@@ -15,7 +15,8 @@ from tests.cli.stage import Child, EmulatorThread
 
 pytestmark = pytest.mark.slow
 
-COMPLETED = "document status=completed prLink=https://code.example/acme/demo/pull/job_000001 forever on=get"
+LINK = "https://code.example/acme/demo/pull/job_000001"
+COMPLETED = f"document status=completed prLink={LINK} forever on=get"
 COLOUR = re.compile(r"\x1b\[[0-9;]*3[0-9][0-9;]*m")
 
 
@@ -94,7 +95,7 @@ def test_a_run_on_a_terminal(service: EmulatorThread) -> None:
     assert "2 completed" in plain
     plain = narrow(small)
     assert re.search(r"\n1 +completed +Document the v2…\s+https://code.example/acme/demo/pull/job_", plain)
-    assert "  https://code.example/acme/demo/pull/job_000001" in plain
+    assert f"  {LINK}" in plain
 
 
 def test_a_table_on_a_terminal(service: EmulatorThread, tmp_path: Path, db: str) -> None:

@@ -119,7 +119,8 @@ async def test_endless_answer_unread() -> None:
             writer.write(create(emulator))
             await reader.readexactly(10)
             await asyncio.sleep(60)
-        assert (await read(emulator, "job_000001")).status == 200
+        (job_id,) = emulator.jobs
+        assert (await read(emulator, job_id)).status == 200
 
 
 async def test_surplus_at_once() -> None:
@@ -127,7 +128,7 @@ async def test_surplus_at_once() -> None:
     async with Emulator(faults="surplus id=job_9") as emulator, connected(emulator) as (reader, writer):
         writer.write(create(emulator))
         replies = [(await read_reply(reader)).document for _ in range(2)]
-    assert [(reply["id"], reply["status"]) for reply in replies] == [("job_000001", "active"), ("job_9", "completed")]
+    assert [(reply["id"], reply["status"]) for reply in replies] == [(*emulator.jobs, "active"), ("job_9", "completed")]
 
 
 async def test_surplus_later() -> None:
@@ -135,12 +136,12 @@ async def test_surplus_later() -> None:
     loop = asyncio.get_running_loop()
     async with Emulator(faults="surplus after=0.005") as emulator, connected(emulator) as (reader, writer):
         writer.write(create(emulator))
-        await read_reply(reader)
+        job_id = (await read_reply(reader)).document["id"]
         before = loop.time()
         assert (await read_reply(reader)).document["id"] == "job_forged"
         assert loop.time() - before == pytest.approx(0.005, abs=0.004)
-        writer.write(request(emulator, "GET", "/v2/agent/docs/job/job_000001"))
-        assert (await read_reply(reader)).document["id"] == "job_000001"
+        writer.write(request(emulator, "GET", f"/v2/agent/docs/job/{job_id}"))
+        assert (await read_reply(reader)).document["id"] == job_id
 
 
 async def test_surplus_after_the_client_left() -> None:
@@ -148,7 +149,8 @@ async def test_surplus_after_the_client_left() -> None:
     async with Emulator(faults="surplus after=5") as emulator:
         await start(emulator)
         await asyncio.sleep(10)
-        assert (await read(emulator, "job_000001")).status == 200
+        (job_id,) = emulator.jobs
+        assert (await read(emulator, job_id)).status == 200
 
 
 async def test_surplus_bytes() -> None:
