@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 __all__ = ["LOOPBACK", "board", "board_token", "running"]
 
 LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
-_ENDING_SECONDS: Final = 0.5  # in which a request that is under way may end, once the server is stopped
 _SHORTEST_TOKEN: Final = 16  # characters: too long to be guessed
 
 
@@ -79,7 +78,9 @@ async def running(app: "web.Application", host: str, port: int) -> AsyncIterator
     """
     from aiohttp import web  # noqa: PLC0415 - as above
 
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=_ENDING_SECONDS)
+    from agentjobs_async.report.live.app import ENDING_SECONDS  # noqa: PLC0415 - as above
+
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=ENDING_SECONDS)
     await runner.setup()
     try:
         await web.TCPSite(runner, host, port).start()

@@ -5,7 +5,7 @@ import contextlib
 import logging
 import socket
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+from typing import Any, cast
 
 import attrs
 from aiohttp import StreamReader, web
@@ -90,6 +90,16 @@ class _Handler(web.RequestHandler):
         self.ended = asyncio.Event()
         self._answered = 0
         self._last_body: StreamReader | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the connection: the base class forgets one that it closes, which may still have bytes to send."""
+        super().connection_made(transport)
+        self._connection = cast("asyncio.Transport", transport)
+
+    def break_unless(self, keep: asyncio.Transport | None) -> None:
+        """Break the connection, unless it is `keep`; what its client has not read is dropped."""
+        if self._connection is not keep:
+            self._connection.abort()
 
     def eof_received(self) -> bool:  # type: ignore[override]  # the base always closes, and returns nothing
         """Keep a connection that the client has closed on its side while whole requests are still unanswered."""
@@ -199,9 +209,7 @@ class Listener:
             self._free_ports()
         for server in self._listening:
             server.close()
-        for connection in self._server.connections:
-            if connection.transport is not None and connection.transport is not keep:
-                connection.transport.abort()
+        self._break_connections(keep)
 
     async def close(self) -> None:
         """Cancel every task of the server, and close its connections and its socket."""
@@ -211,6 +219,7 @@ class Listener:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self.refuse()
+        self._break_connections()  # the one that a refusal under way has kept, too
         self._free_ports()
         await self._server.shutdown(_CLOSE_SECONDS)
         await asyncio.gather(*(server.wait_closed() for server in self._listening))
@@ -245,6 +254,11 @@ class Listener:
             held.bind(listening.getsockname())
             for option in _SHARING:
                 held.setsockopt(socket.SOL_SOCKET, option, 0)  # from here on, it is shared with none
+
+    def _break_connections(self, keep: asyncio.Transport | None = None) -> None:
+        for handler in self._server.connections:
+            assert isinstance(handler, _Handler)  # noqa: S101 - as `_new_handler` makes them
+            handler.break_unless(keep)
 
     def _free_ports(self) -> None:
         while self._held:

@@ -5,6 +5,7 @@ import json
 import logging
 import os
 import shutil
+import socket
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from sqlalchemy.engine import Engine
 from agentjobs_async import InvalidInputError, JobRef
 from agentjobs_async.batch import BatchItem, Journal, State, move_journal
 from agentjobs_async.report import board
+from agentjobs_async.report.columns import MOST_TEXT
 from agentjobs_async.report.document import Document
 from agentjobs_async.report.live.feed import ChangeFeed
 from agentjobs_async.report.serving import running
@@ -188,6 +190,29 @@ async def test_end_of_the_server_ends_streams(first: Path) -> None:
         with pytest.raises(StopAsyncIteration):
             await anext(stream)
         await stack.aclose()
+
+
+async def test_end_of_the_server_with_a_page_that_does_not_read(first: Path) -> None:
+    """An application that stops breaks off a stream that its page does not read, however long it waits for requests."""
+    items = [BatchItem(f"more-{number}", "x" * MOST_TEXT, "docs") for number in range(5_000)]
+    async with Journal.open(first) as journal, ClientSession() as client:
+        runner = web.AppRunner(board(journal), shutdown_timeout=3600)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        page = Served(f"http://127.0.0.1:{runner.addresses[0][1]}/", "", client)
+        position = await page.position()
+        with socket.socket() as connection:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)  # bytes: it takes little unread
+            connection.connect(("127.0.0.1", page.port))
+            reader, writer = await asyncio.open_connection(sock=connection)
+            writer.write(f"GET /events HTTP/1.1\r\nHost: 127.0.0.1\r\nLast-Event-ID: {position}\r\n\r\n".encode())
+            await journal.add(items)
+            await reader.readuntil(b"event: rows\n")
+            async with asyncio.timeout(60):
+                await runner.cleanup()
+            rest = await reader.read()
+            writer.close()
+    assert len(rest) < len(items) * MOST_TEXT
 
 
 async def test_foreign_host(first: Path) -> None:

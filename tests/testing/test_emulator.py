@@ -198,6 +198,21 @@ async def test_absolute_target() -> None:
             assert (first.target, first.project_id, first.prompt) == (f"{origin}{JOBS}", "docs", "write")
 
 
+async def test_close_while_a_client_does_not_read() -> None:
+    """Closing breaks a connection whose client does not read its answer, whatever that is."""
+
+    async def check(fault: str) -> None:
+        async with asyncio.timeout(60), Emulator(faults=fault) as emulator:
+            reader, writer = await asyncio.open_connection(emulator.host, emulator.port)
+            writer.write(create(emulator))
+            await reader.readexactly(10)
+        writer.transport.abort()
+
+    padded = "padded bytes=8388608"
+    rows = ("endless:body", "endless:headers", "endless:continues", padded, f"{padded} then refuse for=60")
+    assert await failures_in_turn(check, *rows) == {}
+
+
 async def test_ids() -> None:
     """No two emulators give the same id; those of one sort in the order of creation."""
     ids = list[list[str]]()

@@ -326,6 +326,17 @@ async def test_close_with_open_connections() -> None:
     assert len(asyncio.all_tasks()) == 1
 
 
+async def test_close_with_an_unread_answer() -> None:
+    """Closing breaks a connection whose client does not read, and drops what is still to be sent."""
+    sent = b"x" * 8_388_608
+    async with Echo() as echo:
+        reader, writer = await echo.connect()
+        writer.write(post(sent))
+        assert await reader.readexactly(1) == b"<"
+    assert len(await reader.read()) < len(sent)
+    writer.close()
+
+
 @pytest.mark.skipif(socket.SOMAXCONN < MANY, reason="the system keeps fewer connections waiting")
 async def test_many_connections_at_once() -> None:
     """Each of many connections is made at once, though the server has not accepted the first one yet."""

@@ -21,10 +21,12 @@ from agentjobs_async.report.live.actions import Action, act
 from agentjobs_async.report.live.feed import ChangeFeed
 from agentjobs_async.report.source import Source
 
-__all__ = ["TOKEN", "application"]
+__all__ = ["ENDING_SECONDS", "TOKEN", "application"]
 
 TOKEN: Final = web.AppKey("token", str)
 """The token of an application."""
+ENDING_SECONDS: Final = 0.5
+"""For which requests under way may go on, once the server is stopped."""
 _LOGGER: Final = logging.getLogger("agentjobs_async.report")
 _HEADERS: Final = {
     hdrs.CACHE_CONTROL: "no-store",
@@ -50,6 +52,7 @@ def application(
     app.router.add_get("/events", board.events)
     app.router.add_post("/actions", board.actions)
     app.on_response_prepare.append(_add_headers)
+    app.on_response_prepare.append(board.note_response)
     app.cleanup_ctx.append(board.running)
     # Before the server waits for its requests: a stream would never end.
     app.on_shutdown.append(board.close)
@@ -65,6 +68,8 @@ class _Board:
     prompts: bool
     _feed: ChangeFeed = field(init=False)
     _acting: asyncio.Lock = field(factory=asyncio.Lock, init=False)
+    _responding: dict[asyncio.Task[Any], asyncio.Transport] = field(factory=dict, init=False)
+    """The requests whose response has begun, each with its connection."""
 
     @_feed.default
     def _new_feed(self) -> ChangeFeed:
@@ -82,10 +87,22 @@ class _Board:
             with suppress(asyncio.CancelledError):
                 await following
 
+    async def note_response(self, request: web.Request, response: web.StreamResponse) -> None:
+        """Remember the connection of a response that begins: from here on, it waits for its reader."""
+        del response
+        task = asyncio.current_task()
+        if task is not None and request.transport is not None:
+            self._responding[task] = request.transport
+            task.add_done_callback(self._responding.pop)
+
     async def close(self, app: web.Application) -> None:
-        """End all streams."""
+        """End all streams, and break off what is still sent after `ENDING_SECONDS`: its client may never read it."""
         del app
         self._feed.log.close()
+        if self._responding:
+            _, unended = await asyncio.wait(self._responding, timeout=ENDING_SECONDS)
+            for task in unended:
+                self._responding[task].abort()
 
     async def page(self, request: web.Request) -> web.Response:
         """Return the page; its script fetches the rows."""
