@@ -125,7 +125,8 @@ class DurableJobs:
         self._is_open = True
         patience = self._opened.owner_timeout if self._journal.is_shared else None
         self._rows = DurableRows(entries, patience, tells=self._on_end is not None)
-        self._following = Following(self._session, entries, self._rows, self._on_change, self._on_end, self._least_gap)
+        recorded = self._item_tasks.context.entries
+        self._following = Following(self._session, recorded, self._rows, self._on_change, self._on_end, self._least_gap)
         self._creates = Creates(self._item_tasks, self._following)
         try:
             await self._take_over(own=True)

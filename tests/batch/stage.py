@@ -115,8 +115,9 @@ class FakeSession:
         labels: By prompt, the label of its last create.
     """
 
-    def __init__(self, duration: float = 0.0) -> None:
+    def __init__(self, duration: float = 0.0, key: str = "the-key-itself") -> None:
         self.duration = duration
+        self._key = key
         self.project_id: str | None = "docs"
         self.answers: dict[str, list[Exception | float]] = {}
         self.ends: dict[str, str | BaseException] = {}
@@ -161,7 +162,7 @@ class FakeSession:
         """Do what comes before the first byte of a create."""
 
     def mask(self, text: str) -> str:
-        return text.replace("the-key-itself", "***")
+        return text.replace(self._key, "***")
 
     async def creates(self, count: int) -> None:
         """Wait until so many creates were sent."""

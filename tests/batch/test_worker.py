@@ -7,7 +7,7 @@ import pytest
 
 from agentjobs_async import AuthError, InvalidInputError, JournalError
 from agentjobs_async._polling.pace import PollShare
-from agentjobs_async.batch import BatchResult, BatchWorker, FleetLimits, Journal, Rate
+from agentjobs_async.batch import BatchResult, BatchWorker, FleetLimits, Journal, Rate, run_batch
 from agentjobs_async.batch._store.entries import NoRoom
 from agentjobs_async.batch._store.heartbeat import PollSharing
 from tests.batch.stage import FOREVER, FakeSession, hang, items, refused_key, states
@@ -198,3 +198,20 @@ async def test_raised_limits_are_noticed(file_journal: Journal, monkeypatch: pyt
     async with BatchWorker(FakeSession().session, file_journal) as worker:
         assert await worker.run(["k0"]) == ()
     assert [round(later - earlier) for earlier, later in pairwise(asked)] == [5, 5]
+
+
+@pytest.mark.parametrize("kind", ["batch", "worker"])
+async def test_each_run_masks_the_key_of_its_own_session(file_journal: Journal, kind: str) -> None:
+    """What a run records is masked by its own session, also where a run with another key has begun on the journal."""
+    session, other = FakeSession(60.0, key="the-first-key"), FakeSession(key="the-second-key")
+    session.ends = {"p0": OSError("the-first-key was refused"), "p1": OSError("the-second-key was not")}
+    await file_journal.add(items(2))
+    if kind == "batch":
+        async with run_batch(session.session, [], journal=file_journal) as results:
+            async with BatchWorker(other.session, file_journal):
+                assert len([result async for result in results]) == 2
+    else:
+        async with BatchWorker(session.session, file_journal) as worker, BatchWorker(other.session, file_journal):
+            await worker.run(["k0", "k1"])
+    errors = [row.error async for row in file_journal.rows()]
+    assert errors == ["OSError: *** was refused", "OSError: the-second-key was not"]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agentjobs_async import AgentJob, AgentJobsSession, JobRef, JobStatus, JournalError, ResponseError
-from agentjobs_async.batch import Journal, State
+from agentjobs_async.batch import BatchWorker, Journal, State
 from agentjobs_async.batch._run.item import record_end
 from agentjobs_async.batch._store.durable_rows import DurableRows
 from agentjobs_async.batch._store.entries import Entries
@@ -362,3 +362,23 @@ async def test_mark_of_an_earlier_end(
     async with DurableJobs(session, file_journal, on_end=lambda entry, _ended: told.append(entry.key)):
         await until(lambda: told)
     assert told == ["k"]
+
+
+async def test_key_of_its_own_session(emulator: Emulator, file_journal: Journal) -> None:
+    """What durable jobs record is masked by their session, also where a run with another key uses the journal."""
+
+    async def get_job(_ref: JobRef) -> AgentJob:
+        await entered.wait()
+        raise ValueError(f"{emulator.api_key} was sent")
+
+    async def error() -> str | None:
+        return (await file_journal.rows())[0].error
+
+    entered = asyncio.Event()
+    settings: dict[str, Any] = {"project_id": "docs", "get_job": get_job}
+    async with emulator.session(**settings) as session, emulator.session(api_key="another-key") as other:
+        async with DurableJobs(session, file_journal) as jobs, BatchWorker(other, file_journal):
+            await jobs.submit("k", "long")
+            entered.set()
+            await until(error)
+    assert await error() == "ValueError: *** was sent"

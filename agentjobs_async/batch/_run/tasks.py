@@ -112,10 +112,9 @@ async def open_run(
         InvalidInputError: The journal is not open, or belongs to another service.
         JournalError: The journal can't be read or written.
     """
-    entries = journal._entries
+    entries = journal._entries.of_run(session.mask)
     if (warning := await settle_service(session, entries, other_service=other_service)) is not None:
         _logger.warning("%s", warning)
-    entries.mask(session.mask)
     kept = await entries.limits()
     limits, count = _limits_of(kind, kept, in_force(kept, settings), is_shared=journal.is_shared)
     await begin_learning(session, entries, wanted=learn)

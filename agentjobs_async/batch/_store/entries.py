@@ -4,11 +4,12 @@ import asyncio
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 from socket import gethostname
-from typing import Any, Final
+from typing import Any, Final, Self
 from uuid import uuid4
 
-from attrs import frozen
+from attrs import field, frozen
 from sqlalchemy import (
     ColumnElement,
     Executable,
@@ -86,10 +87,26 @@ class Seen:
     polls: int
 
 
+@frozen
+class _Claims:
+    """The claims of one owner, which all of its runs share.
+
+    Attributes:
+        current: Under which creates may be sent, by key, until an outcome is recorded.
+        unanswered: Claims without an answer: which key each is of, and the loop time at which that was noticed.
+        left: Keys of rows whose senders have gone before an outcome was recorded, by claim.
+    """
+
+    current: dict[str, str] = field(factory=dict)
+    unanswered: dict[str, tuple[str, float]] = field(factory=dict)
+    left: dict[str, str] = field(factory=dict)
+
+
 class Entries(Reader):
     """Reads and moves the rows of a journal. Every move is atomic, and durable when its call returns.
 
-    Each call raises a `JournalError` when the journal can't be read or written; nothing was changed then.
+    Each call raises a `JournalError` when the journal can't be read or written; nothing was changed then. Each run has
+    its own by `of_run`; they share the claims of the owner.
 
     Args:
         database: The open database.
@@ -106,15 +123,14 @@ class Entries(Reader):
         self.owner: str = f"{gethostname()}:{os.getpid()}:{uuid4().hex}"  # the last part alone is unique
         self.became_unknown: list[str] = []
         self._lock = lock
+        self._claims = _Claims()
         self._mask: Callable[[str], str] = str
-        # Claims without an answer: which key each is of, and the loop time at which that was noticed.
-        self._unanswered: dict[str, tuple[str, float]] = {}
-        self._claims: dict[str, str] = {}  # under which creates may be sent, by key, until an outcome is recorded
-        self._left: dict[str, str] = {}  # keys of rows whose senders have gone before that, by claim
 
-    def mask(self, mask: Callable[[str], str]) -> None:
-        """Set `mask`, which removes the API key from all text of a session's responses and errors."""
-        self._mask = mask
+    def of_run(self, mask: Callable[[str], str]) -> Self:
+        """Return what one run records by: `mask` removes its session's API key from each text before it is stored."""
+        entries = copy(self)  # not deep: the claims, and what became unknown, are the owner's
+        entries._mask = mask  # noqa: SLF001 - its own class
+        return entries
 
     async def plan(self, items: Sequence[BatchItem], mark: str, project_id: str | None) -> dict[str, JournalRow]:
         """Plan some hundred items of different keys, and return their rows, whatever their states, by key.
@@ -184,20 +200,20 @@ class Entries(Reader):
         except BaseException:
             # It may have been executed, or may be yet. The caller gets no claim, so that nothing is sent under it, and
             # `take_back` may plan the row again.
-            self._unanswered[claim] = (key, asyncio.get_running_loop().time())
+            self._claims.unanswered[claim] = (key, asyncio.get_running_loop().time())
             raise
         if not rows:
             return None
         if rows[0].claimed:
-            self._claims[key] = claim
+            self._claims.current[key] = claim
             return claim
         return None if rows[0].wait is None else NoRoom(rows[0].wait, rows[0].of_project)
 
     def leave_claim(self, key: str, claim: str | None) -> None:
         """Make a row unknown at the next `take_back`, unless an outcome of `claim` is recorded: its sender has gone."""
-        if claim is not None and self._claims.get(key) == claim:
-            self._left[claim] = key
-            del self._claims[key]
+        if claim is not None and self._claims.current.get(key) == claim:
+            self._claims.left[claim] = key
+            del self._claims.current[key]
 
     async def take_back(self) -> tuple[str, ...]:
         """Plan the rows again whose claims had no answer, and return their keys.
@@ -206,19 +222,22 @@ class Entries(Reader):
         claim is looked for again by later calls, for ten minutes: it may still be executed, or be executed once more. A
         row that `leave_claim` was called for becomes unknown, unless its outcome was recorded.
         """
-        for left in _slices(self._left):
+        for left in _slices(self._claims.left):
             sent = {"error": "the outcome of its create was not recorded", **self._changed("sent_at")}
             marking = statements.sending_to_unknown(_has_claim(left), **sent)
             self.became_unknown += (key for (key,) in (await self._database.write(marking))[1])
-            self._left = {claim: key for claim, key in self._left.items() if claim not in left}
+            for claim in left:
+                self._claims.left.pop(claim, None)
         taken: list[str] = []
         unsent = {"sent_at": None, "claimed_at": None, "error": None}
-        for claims in _slices({claim: key for claim, (key, _) in self._unanswered.items()}):
+        for claims in _slices({claim: key for claim, (key, _) in self._claims.unanswered.items()}):
             rows = update(ENTRIES).where(_has_claim(claims), _ROW.state.in_([State.SENDING, State.UNKNOWN]))
             taking = rows.values(state=State.PLANNED, **unsent, **self._changed()).returning(_ROW.key)
             taken += (key for (key,) in (await self._database.write(taking))[1])
         oldest = asyncio.get_running_loop().time() - _DOUBT_SECONDS
-        self._unanswered = {claim: found for claim, found in self._unanswered.items() if found[1] >= oldest}
+        for claim, (_, noticed) in list(self._claims.unanswered.items()):
+            if noticed < oldest:
+                del self._claims.unanswered[claim]
         return tuple(taken)
 
     async def release_claim(self, key: str, error: Exception | None, *, claim: str) -> JournalRow | None:
@@ -329,7 +348,7 @@ class Entries(Reader):
         if row.state not in origins(State.ABANDONED):
             return False
         before = "" if row.error is None else f"; before that: {row.error}"
-        error = one_line(self._mask(f"abandoned while {row.state}{before}"), _LONGEST_ERROR_BYTES)
+        error = one_line(f"abandoned while {row.state}{before}", _LONGEST_ERROR_BYTES)  # masked when it was recorded
         if await self._move(row.key, State.ABANDONED, origin=row.state, of_job=row.job_id, error=error):
             return True
         now = (await self.get_many([row.key]))[row.key]  # it is so where a commit was repeated
@@ -395,10 +414,10 @@ class Entries(Reader):
         ending = () if MOVES[target] else ("ended_at",)
         values |= self._changed(*ending, *times)
         statement, parameters = statements.move(key, target, **values)
-        claim = self._claims.get(key)
+        claim = self._claims.current.get(key)
         _, found = await self._database.write(statement, parameters=parameters)
-        if found and self._claims.get(key) == claim:  # not a newer one
-            self._claims.pop(key, None)
+        if found and self._claims.current.get(key) == claim:  # not a newer one
+            self._claims.current.pop(key, None)
         return row_of(found[0]) if found else None
 
     def unknown_columns(self) -> dict[str, Any]:

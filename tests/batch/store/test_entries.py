@@ -68,8 +68,7 @@ async def test_every_pair_of_states(journal: Journal) -> None:
 
 async def test_no_key_in_a_row(journal: Journal) -> None:
     """A row holds no API key, whatever quotes it: a callable's own error, a server's, or a link."""
-    entries = journal._entries
-    entries.mask(lambda text: text.replace("s3cret", "***"))
+    entries = journal._entries.of_run(lambda text: text.replace("s3cret", "***"))
     quoting = OSError("s3cret in a URL"), RejectedError(422, "s3cret"), NotFoundError(410, "s3cret")
     await journal.add(items(5))
     for key in ("k0", "k1", "k2", "k3", "k4"):
@@ -337,13 +336,13 @@ async def test_very_many_claims_without_an_answer(journal: Journal) -> None:
     entries, now = journal._entries, asyncio.get_running_loop().time()
     await journal.add(items(2))
     claims = [str(await entries.claim(key)) for key in ("k0", "k1")]
-    entries._unanswered = {f"claim {number}": (f"key {number}", now) for number in range(20_000)}
-    entries._unanswered[claims[0]] = ("k0", now)
-    entries._left = {f"claim {number}": f"key {number}" for number in range(20_000)}
+    entries._claims.unanswered.update({f"claim {number}": (f"key {number}", now) for number in range(20_000)})
+    entries._claims.unanswered[claims[0]] = ("k0", now)
+    entries._claims.left.update({f"claim {number}": f"key {number}" for number in range(20_000)})
     entries.leave_claim("k1", claims[1])
     assert await entries.take_back() == ("k0",)
     assert await state_of(journal, "k1") is State.UNKNOWN
-    assert entries._left == {}
+    assert entries._claims.left == {}
 
 
 async def test_a_claim_that_is_cut_off(journal: Journal) -> None:
@@ -382,10 +381,10 @@ async def test_doubt_ends(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> 
         with pytest.raises(LostAnswersError):
             await journal._entries.claim("k0")
     assert await journal._entries.take_back() == ()
-    assert journal._entries._unanswered
+    assert journal._entries._claims.unanswered
     monkeypatch.setattr("agentjobs_async.batch._store.entries._DOUBT_SECONDS", -1.0)
     assert await journal._entries.take_back() == ()
-    assert not journal._entries._unanswered
+    assert not journal._entries._claims.unanswered
 
 
 async def test_rows_of_another_owner(laid_out: str) -> None:

@@ -55,7 +55,7 @@ async def test_what_did_not_happen(journal: Journal) -> None:
         claim = await entries.claim(key)
         assert isinstance(claim, str)
         if key == "k3":
-            entries._unanswered[claim] = (key, asyncio.get_running_loop().time())
+            entries._claims.unanswered[claim] = (key, asyncio.get_running_loop().time())
     await entries.release_claim("k0", WHY, claim=await claim_of(entries, "k0"))
     await entries.mark_rejected("k1", WHY, claim=await claim_of(entries, "k1"))
     await entries.mark_unknown("k2", WHY, claim=await claim_of(entries, "k2"))
