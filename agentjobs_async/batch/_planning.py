@@ -8,6 +8,7 @@ from uuid import uuid4
 from attrs import evolve, frozen
 
 from agentjobs_async import InvalidInputError
+from agentjobs_async._validation import checked_instance
 from agentjobs_async.batch._store.entries import Entries
 from agentjobs_async.batch._store.rows import JournalRow
 from agentjobs_async.batch.items import BatchItem, Refusals, check_items
@@ -161,8 +162,9 @@ def retried(where: Where) -> Where:
     """Return `where`; if it names no states, with those that are tried again without a key.
 
     Raises:
-        InvalidInputError: It names another state.
+        InvalidInputError: It is no `Where`, or names another state.
     """
+    checked_instance("where", where, Where)
     states = RETRIED if where.states is None else frozenset(where.states)
     if foreign := sorted(states - RETRIED):
         by_key = "; what was abandoned is tried again by its key" if State.ABANDONED in foreign else ""

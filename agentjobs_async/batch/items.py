@@ -1,7 +1,8 @@
 """The items of a batch, and how they may end."""
 
 import json
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import Any, Final
 
@@ -16,11 +17,14 @@ __all__ = [
     "Refusals",
     "check_items",
     "checked_item",
+    "checked_key",
+    "checked_keys",
     "context_of",
     "context_text",
 ]
 
 _LONGEST_CONTEXT_BYTES: Final = 16_384  # a row of a table; 100,000 items may have one
+_TRY: Final = re.compile(r"(?<=.)#\d+\Z")  # what the key of a retry may have beyond the longest key of an item
 
 
 @frozen
@@ -92,6 +96,28 @@ def checked_item(item: object) -> BatchItem:
     if item.context is not None:
         _check_context(item.context)
     return item
+
+
+def checked_key(key: object) -> str:
+    """Return `key` if it can be that of an item, or of one of its tries.
+
+    Raises:
+        InvalidInputError: It is not a string of 1 to 512 characters, without the number of the try, or contains control
+            characters or surrogates.
+    """
+    checked_name("key", _TRY.sub("", key) if isinstance(key, str) else key)
+    return str(key)
+
+
+def checked_keys(keys: object) -> list[str]:
+    """Return `keys` as a list.
+
+    Raises:
+        InvalidInputError: They are no sequence, or one of them can be no key, as by `checked_key`.
+    """
+    if isinstance(keys, str | bytes) or not isinstance(keys, Sequence):
+        raise InvalidInputError(f"keys must be a sequence of keys, not {type(keys).__name__}")
+    return list(map(checked_key, keys))
 
 
 def _check_context(context: object) -> None:

@@ -14,7 +14,7 @@ from agentjobs_async.batch._store.address import checked_place
 from agentjobs_async.batch._store.entries import Entries
 from agentjobs_async.batch._store.opened import Opened
 from agentjobs_async.batch._store.rows import JournalRow, Rows
-from agentjobs_async.batch.items import BatchItem, Refusals
+from agentjobs_async.batch.items import BatchItem, Refusals, checked_key
 from agentjobs_async.batch.limits import FleetLimits
 from agentjobs_async.batch.states import State
 from agentjobs_async.batch.where import Where, checked_state
@@ -211,19 +211,19 @@ class Journal:
 
         Raises:
             InvalidInputError: Both or neither of `job_id` and `send_again` are given, `job_id` can't be an id or may be
-                a token, or the row is neither unknown nor active by an earlier `job_id`.
+                a token, there is no such row, or it is neither unknown nor active by an earlier `job_id`.
         """
         if (job_id is None) != send_again:
             raise InvalidInputError("give either job_id, or send_again=True")
+        if job_id is not None and not isinstance(job_id, JobRef):
+            checked_bare_id(job_id)
         await self._resolve(await self._newest(key), job_id)
 
     async def _resolve(self, row: JournalRow, job_id: str | JobRef | None) -> None:
-        """Settle this try of an item as `resolve` does: by its job, or by a new create."""
+        """Settle this try of an item as `resolve` does: by its job, whose id was checked, or by a new create."""
         project_id = None
         if isinstance(job_id, JobRef):
             project_id, job_id = job_id.project_id, job_id.job_id
-        elif job_id is not None:
-            checked_bare_id(job_id)
         if not await self._entries.resolve(row.key, job_id, project_id):
             row = (await self._entries.get_many([row.key]))[row.key]
             raise InvalidInputError(f"{row.key} is {row.state}: there is nothing to resolve")
@@ -275,8 +275,12 @@ class Journal:
         return written
 
     async def _newest(self, key: str) -> JournalRow:
-        """Return the row of an item's newest try, by the key of any of its tries."""
-        row = await self._entries.newest(key)
+        """Return the row of an item's newest try, by the key of any of its tries.
+
+        Raises:
+            InvalidInputError: It can be no key, or there is no such row.
+        """
+        row = await self._entries.newest(checked_key(key))
         if row is None:
             raise InvalidInputError(f"there is no item of the key {key!r:.200}")
         return row

@@ -13,6 +13,7 @@ from agentjobs_async.batch._run.context import ItemRun, Phase
 from agentjobs_async.batch._run.item import run_item
 from agentjobs_async.batch._run.tasks import GRACE_SECONDS, ItemTasks, check_session_and_journal, noted_on, open_run
 from agentjobs_async.batch._store.rows import BatchResult
+from agentjobs_async.batch.items import checked_keys
 from agentjobs_async.batch.journal import Journal
 from agentjobs_async.batch.limits import Kept, given
 from agentjobs_async.batch.states import State
@@ -114,9 +115,9 @@ class BatchWorker:
                 of the next two.
             NotSentError: The server's certificate is not trusted, or the proxy refuses.
             SessionClosedError: The session was closed.
-            InvalidInputError: The worker is not open.
+            InvalidInputError: The worker is not open, or one of the keys can be no key.
         """
-        item_tasks = self._open
+        item_tasks, keys = self._open, checked_keys(keys)
         await self.journal._entries.take_back()
         rows = await self.journal._entries.get_many(keys)
         to_do = [row for row in rows.values() if row.state in _TO_DO]

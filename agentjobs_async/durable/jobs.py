@@ -20,7 +20,7 @@ from agentjobs_async.batch._run.context import Phase
 from agentjobs_async.batch._run.tasks import GRACE_SECONDS, check_session_and_journal, noted_on, open_run
 from agentjobs_async.batch._store.durable_rows import DurableRows
 from agentjobs_async.batch._store.entries import Entries
-from agentjobs_async.batch.items import checked_item
+from agentjobs_async.batch.items import checked_item, checked_key
 from agentjobs_async.durable._callback import Callback
 from agentjobs_async.durable._creates import Creates
 from agentjobs_async.durable._following import Following
@@ -201,9 +201,13 @@ class DurableJobs:
         return evolve(entry, context=deepcopy(entry.context))
 
     async def get(self, key: str) -> DurableEntry | None:
-        """Return the entry of a key; `None` if there is none."""
+        """Return the entry of a key; `None` if there is none.
+
+        Raises:
+            InvalidInputError: It can be no key: not a string of 1 to 512 characters, without control characters.
+        """
         self._check_open()
-        row = await self._entries.newest(key)
+        row = await self._entries.newest(checked_key(key))
         return None if row is None else self._following.entry(row)
 
     async def active(self, where: Where | None = None) -> list[DurableEntry]:
@@ -222,9 +226,12 @@ class DurableJobs:
         """Stop following a job, for good: no callback is called for it any more, and the job itself continues.
 
         Return whether it was followed. A callback may call this for its own job.
+
+        Raises:
+            InvalidInputError: It can be no key, as for `get`.
         """
         self._check_open()
-        newest = await self._entries.newest(key)
+        newest = await self._entries.newest(checked_key(key))
         key = key if newest is None else newest.key
         unfollowed = await self._rows.unfollow(key)
         self._creates.leave(key)

@@ -21,6 +21,7 @@ with extra_named("agentjobs_async.engines.procrastinate", "procrastinate"):
 
     from agentjobs_async.batch import BatchItem, BatchResult, BatchWorker, Journal, Refusals
     from agentjobs_async.batch._planning import Planner
+    from agentjobs_async.batch.items import checked_keys
     from agentjobs_async.batch.limits import Kept
     from agentjobs_async.engines._connector import QueueConnector, error_text, queue_errors
     from agentjobs_async.engines._sweeping import QUEUE, TASK, Sweep, hand_out
@@ -77,11 +78,11 @@ async def defer(keys: Sequence[str], *, journal: Journal, chunk: int = 100) -> i
         chunk: The number of keys in one task of the queue, from 1 to 1,000.
 
     Raises:
-        InvalidInputError: The journal is a file, or `chunk` is out of bounds.
+        InvalidInputError: The journal is a file, `chunk` is out of bounds, or one of the keys can be no key.
         JournalError: The database cannot be reached or written.
     """
     checked_count("chunk", chunk, most=_PAGE)
-    open_keys = await journal._entries.unended(keys)
+    open_keys = await journal._entries.unended(checked_keys(keys))
     async with _opened(QueueConnector(journal._opened.connect_arguments())) as app:
         with queue_errors():
             await hand_out(app, open_keys, chunk)

@@ -2,8 +2,8 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any, cast
@@ -37,6 +37,8 @@ from agentjobs_async.batch._store.schema import ENTRIES
 from agentjobs_async.errors import NotSentReason
 
 FOREVER = 1e9
+NO_KEYS: list[Any] = ["", "\ud800", "\0", "a\nb", "x" * 513, "#" * 513 + "#2", b"k", ["k"], 3]
+"""What can be no key of an item."""
 
 
 @asynccontextmanager
@@ -49,6 +51,19 @@ async def connected(journal: Journal) -> AsyncIterator[AnyConnection]:
         yield connection
     finally:
         await connection.close()
+
+
+@contextmanager
+def unused(journal: Journal) -> Iterator[None]:
+    """A block in which nothing reads or writes the journal."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("the journal was used")
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("read", "write"):
+            patch.setattr(journal._entries._database, name, refuse)
+        yield
 
 
 async def set_pragma(journal: Journal, setting: str) -> None:

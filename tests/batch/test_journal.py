@@ -23,7 +23,7 @@ from agentjobs_async.batch import BatchItem, Journal, State, Where
 from agentjobs_async.batch._monitoring import workers_of
 from agentjobs_async.batch._store.entries import Seen
 from agentjobs_async.batch._store.schema import APPLICATION, ENTRIES
-from tests.batch.stage import claim_of, connected, items, rows_of, set_pragma, states
+from tests.batch.stage import NO_KEYS, claim_of, connected, items, rows_of, set_pragma, states, unused
 from tests.cli.stage import Child
 from tests.contract.children import ROOT, environment
 from tests.until import PATIENCE_SECONDS
@@ -881,3 +881,37 @@ def test_what_names_no_journal(place: Any) -> None:
     """What can be no path is refused before anything is opened."""
     with pytest.raises(InvalidInputError, match="journal"):
         Journal.open(place)
+
+
+@pytest.mark.parametrize("key", NO_KEYS)
+async def test_keys_that_no_item_can_have(file_journal: Journal, key: Any) -> None:
+    """A key that no item can have is refused by every call, without a look into the journal."""
+    with unused(file_journal):
+        for call in (
+            lambda: file_journal.retry(key),
+            lambda: file_journal.abandon(key),
+            lambda: file_journal.resolve(key, send_again=True),
+        ):
+            with pytest.raises(InvalidInputError, match=r"^key must"):
+                await call()
+
+
+async def test_longest_key(journal: Journal) -> None:
+    """The longest key is taken by every call, also as that of a retry, which is longer."""
+    key = "k" * 510 + "#9"
+    await journal.add([BatchItem(key, "p")])
+    await let_refuse(journal, key)
+    again = await journal.retry(key)
+    assert again == "k" * 510 + "#10"
+    await let_refuse(journal, again)
+    assert await journal.retry(again) == "k" * 510 + "#11"
+
+
+async def test_jobs_that_none_can_be(file_journal: Journal) -> None:
+    """What can be no job is refused before the item is looked for."""
+    with unused(file_journal):
+        for job_id in ("\ud800", "a\0", "docs/job", 3):
+            with pytest.raises(InvalidInputError, match="job_id"):
+                await file_journal.resolve("k", job_id=job_id)  # type: ignore[arg-type]  # what is refused
+        with pytest.raises(InvalidInputError, match="where must be of type Where"):
+            await file_journal.retry(where="failed")  # type: ignore[call-overload]  # what is refused

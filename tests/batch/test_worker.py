@@ -10,7 +10,7 @@ from agentjobs_async._polling.pace import PollShare
 from agentjobs_async.batch import BatchResult, BatchWorker, FleetLimits, Journal, Rate, run_batch
 from agentjobs_async.batch._store.entries import NoRoom
 from agentjobs_async.batch._store.heartbeat import PollSharing
-from tests.batch.stage import FOREVER, FakeSession, hang, items, refused_key, states
+from tests.batch.stage import FOREVER, NO_KEYS, FakeSession, hang, items, refused_key, states, unused
 
 pytestmark = pytest.mark.looptime
 
@@ -215,3 +215,11 @@ async def test_each_run_masks_the_key_of_its_own_session(file_journal: Journal, 
             await worker.run(["k0", "k1"])
     errors = [row.error async for row in file_journal.rows()]
     assert errors == ["OSError: *** was refused", "OSError: the-second-key was not"]
+
+
+@pytest.mark.parametrize("keys", [*([key] for key in NO_KEYS), "k0", None])
+async def test_keys_that_no_item_can_have(file_journal: Journal, keys: Any) -> None:
+    """A set with a key that no item can have, and what is no set of keys, is refused before anything is done."""
+    async with BatchWorker(FakeSession().session, file_journal) as worker:
+        with unused(file_journal), pytest.raises(InvalidInputError, match=r"^keys? must"):
+            await worker.run(keys)

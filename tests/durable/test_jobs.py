@@ -8,6 +8,7 @@ from agentjobs_async.batch import BatchItem, FleetLimits, Journal, JournalRow, W
 from agentjobs_async.batch._store.entries import Entries
 from agentjobs_async.durable import DurableEntry, DurableJobs
 from agentjobs_async.testing import Emulator, JobScript
+from tests.batch.stage import NO_KEYS, unused
 from tests.durable.listener import Listener, complete
 from tests.held import HeldEmulator
 from tests.until import until
@@ -141,10 +142,20 @@ async def test_reads(session: AgentJobsSession, journal: Journal) -> None:
         assert entry.job is not None
         assert entry.job.status is JobStatus.ACTIVE
         assert await jobs.get("chat-2/1") == entry
-        for key in ("chat-3/1", "\ud800", "\0"):
-            assert await jobs.get(key) is None
+        assert await jobs.get("chat-3/1") is None
+        assert await jobs.unfollow("chat-3/1") is False
         with pytest.raises(InvalidInputError, match="where must be of type Where"):
             await jobs.active("chat-2/")  # type: ignore[arg-type]  # what is refused
+
+
+@pytest.mark.parametrize("key", [*NO_KEYS, None])
+async def test_keys_that_no_job_can_have(session: AgentJobsSession, file_journal: Journal, key: Any) -> None:
+    """A key that no job can have is refused by every call, without a look into the journal."""
+    async with DurableJobs(session, file_journal) as jobs:
+        with unused(file_journal):
+            for call in (jobs.get, jobs.unfollow):
+                with pytest.raises(InvalidInputError, match=r"^key must"):
+                    await call(key)
 
 
 async def test_unfollow(emulator: Emulator, session: AgentJobsSession, journal: Journal, listener: Listener) -> None:
