@@ -58,7 +58,7 @@ ROOMS: dict[str, set[str]] = {
     "testing": {"", "_validation", "session"},
     "tracing": {"_extras", "_version", "errors", "telemetry"},
     "prometheus": {"_extras", "telemetry"},
-    "cli": {"", "_text", "_validation", "batch", "engines", "report", "testing"},
+    "cli": {"", "_text", "_validation", "batch", "engines", "report", "session", "testing"},
     "__main__": {"_extras", "cli"},
 }
 """The exact map: every room, and the rooms that it imports, all of them further up."""

@@ -61,7 +61,7 @@ class Outcome(StrEnum):
     UNFINISHED = "unfinished"
     """Its job can't be read; the next run takes it up again."""
     ABANDONED = "abandoned"
-    """A person gave it up, by `Journal.abandon`."""
+    """A person withdrew it or gave it up, by `Journal.abandon`."""
 
 
 Refusals = list[tuple[BatchItem, InvalidInputError]]

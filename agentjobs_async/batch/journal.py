@@ -229,14 +229,15 @@ class Journal:
             raise InvalidInputError(f"{row.key} is {row.state}: there is nothing to resolve")
 
     async def abandon(self, key: str) -> None:
-        """End an active or unknown item as abandoned, when it can't be settled in any other way.
+        """Withdraw a planned item, or give up an active or unknown one that can't be settled in any other way.
 
-        Its job can't be read any more, has a status that this version does not know, or may not exist. Nothing is sent:
-        an agent that is at work continues. The row keeps the job's id, where it has one, and its `error` says that it
-        was abandoned, and what was wrong before. Only `retry` with its key plans it again.
+        A planned item is never sent then: a run that has it gives a result of outcome `abandoned` once its turn has
+        come. The job of the others can't be read any more, has a status that this version does not know, or may not
+        exist; an agent that is at work continues. The row keeps the job's id, where it has one, and its `error` says
+        that it was abandoned, and what was wrong before. Only `retry` with its key plans it again.
 
         Raises:
-            InvalidInputError: There is no such row, or it is neither active nor unknown.
+            InvalidInputError: There is no such row, or it is being sent or has ended.
         """
         await self._abandon(await self._newest(key))
 
@@ -244,7 +245,7 @@ class Journal:
         """End this try of an item as `abandon` does, unless its state or its job has changed since it was read."""
         if not await self._entries.abandon(row):
             row = (await self._entries.get_many([row.key]))[row.key]
-            raise InvalidInputError(f"{row.key} is {row.state}: only what is active or unknown is abandoned")
+            raise InvalidInputError(f"{row.key} is {row.state}: only what is planned, active or unknown is abandoned")
 
     def rows(self, state: State | str | None = None, *, where: Where | None = None, all_tries: bool = False) -> Rows:
         """Return the row of each item, or of each in one state: `async for row in journal.rows()`, or `await` a list.

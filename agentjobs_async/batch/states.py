@@ -26,7 +26,9 @@ class State(StrEnum):
     PLANNED = "planned"
     """Nothing was sent."""
     ABANDONED = "abandoned"
-    """A person gave it up, whatever became of its job: `error` says in which state. Only its key sends it again."""
+    """A person withdrew it before it was sent, or gave it up, whatever became of its job: `error` says in which state.
+
+    Only its key sends it again."""
     ARCHIVED = "archived"
     COMPLETED = "completed"
 
@@ -62,7 +64,8 @@ RETRIED_BY_KEY: Final = RETRIED | {State.ABANDONED}
 """The same where the rows are named: also what a person gave up."""
 
 MOVES: Final[dict[State, frozenset[State]]] = {
-    State.PLANNED: frozenset({State.SENDING}),
+    # `Journal.abandon` withdraws what was not sent: a claim comes before it or not at all.
+    State.PLANNED: frozenset({State.SENDING, State.ABANDONED}),
     # Back to planned only when nothing was sent, or when the server answered that nothing was done.
     State.SENDING: frozenset({State.ACTIVE, State.REJECTED, State.UNKNOWN, State.PLANNED}),
     State.ACTIVE: frozenset({*_JOB_ENDS, State.ABANDONED}),

@@ -139,7 +139,7 @@ def _items(number: int) -> str:
     "resume waits for it.",
 )
 @click.option("--send-again", is_flag=True, help="It has no job, or a second job does no harm: resume creates one.")
-@click.option("--abandon", is_flag=True, help="Give it up, whatever became of its job; only retry KEY sends it again.")
+@click.option("--abandon", is_flag=True, help="Withdraw it, or give it up, whatever became of its job.")
 @click.option("--from", "file", metavar="FILE", type=TEXT, help="Settle many: see above. - is standard input.")
 def resolve(
     journal: str, keys: Sequence[str], job: str | None, file: str | None, *, send_again: bool, abandon: bool
@@ -148,8 +148,8 @@ def resolve(
 
     agentjobs status names the project, and the time at which the item was sent: about that of its job, if it has one.
 
-    --abandon also ends an item whose job can't be read any more. Another --job corrects a wrong one, until that was
-    seen to end.
+    --abandon also withdraws an item that is planned, and ends one whose job can't be read any more; only retry KEY
+    sends it again. Another --job corrects a wrong one, until that was seen to end.
 
     A line of the file of --from is a key and a job, send-again or abandon; it may be CSV with the columns key and job,
     or JSON Lines with these fields. A line that can't be carried out is shown with the reason, and the others are
@@ -175,7 +175,7 @@ async def _settle_one(context: Context, journal: str, key: str, what: str) -> in
     async with Journal.open(journal) as opened:
         await _settle(opened, key, what)
     if what == _ABANDON:
-        context.screen.notice(f"{in_words(key)} is abandoned; an agent that is at work continues.")
+        context.screen.notice(f"{in_words(key)} is abandoned: nothing is sent, and an agent that is at work continues.")
         return ExitCode.COMPLETED
     done = "is planned again" if what == _SEND_AGAIN else "has its job"
     by_whom = "a running worker, or agentjobs resume," if opened.is_shared else "agentjobs resume"

@@ -20,7 +20,7 @@ from agentjobs_async.batch.states import FAILED, open_in
 from agentjobs_async.cli._input.options import filter_options, journal_argument
 from agentjobs_async.cli._input.own_journals import directory, left_journals
 from agentjobs_async.cli._output.github import StepSummary
-from agentjobs_async.cli._output.hints import resume_command, show_retry, show_unknown
+from agentjobs_async.cli._output.hints import resume_command, show_lost_jobs, show_retry, show_unknown
 from agentjobs_async.cli._output.lines import show_rows
 from agentjobs_async.cli._output.live import Active, End, View, head_lines, in_one_line, live_lines
 from agentjobs_async.cli._output.outcomes import Outcome, described, exit_code
@@ -33,6 +33,7 @@ from agentjobs_async.cli.help import ALL_COMPLETED, command
 from agentjobs_async.cli.process import Context, run_action
 from agentjobs_async.report.items import document
 from agentjobs_async.report.markdown import MOST_BYTES, MarkdownTable
+from agentjobs_async.session import EMULATOR
 
 _LOOK_SECONDS: Final = 1.0
 _REST_PER_LOOK: Final = 20.0  # looking takes at most a twentieth of the database's time
@@ -113,7 +114,10 @@ async def _show_ways_on(context: Context, journal: Journal, given: str, counts: 
     screen = context.screen
     # The address of a shared journal may hold a password, which no command shows.
     place = journal.address if journal.is_shared else given
-    options = options_to(await journal._entries.service())
+    service = await journal._entries.service()
+    options = options_to(service)
+    if service == EMULATOR:
+        show_lost_jobs(screen, counts[State.ACTIVE])
     if counts[State.UNKNOWN]:
         show_unknown(screen, await journal.unknown(), place)
     if open_in(counts):

@@ -12,7 +12,7 @@ from agentjobs_async.batch._run.context import ItemRun, Phase
 from agentjobs_async.batch._run.item import ItemCreate
 from agentjobs_async.batch._run.tasks import ItemTasks
 from agentjobs_async.durable._following import Following
-from agentjobs_async.durable.entry import DurableEntry, entry_of
+from agentjobs_async.durable.entry import DurableEntry, abandoned_error, entry_of
 from agentjobs_async.telemetry.links import last_create
 
 _HELD_SECONDS: Final = 60.0  # between two tries of a create that was refused (401, 403) or could not be sent
@@ -26,11 +26,9 @@ class _Create:
 
     Attributes:
         answered: Its entry, as soon as the create is answered or held back; or what keeps it from being sent.
-        followed: Whether its job is to be followed.
     """
 
     answered: asyncio.Future[DurableEntry] = field(factory=lambda: asyncio.get_running_loop().create_future())
-    followed: bool = True
 
     def answer(self, result: DurableEntry | Exception) -> None:
         """Set the first result; later ones change nothing."""
@@ -62,10 +60,11 @@ class Creates:
         create = self._under_way.get(key)
         return None if create is None else create.answered
 
-    def leave(self, key: str) -> None:
-        """Do not follow the job of a create that is under way."""
-        if key in self._under_way:
-            self._under_way[key].followed = False
+    def withdraw(self, row: JournalRow) -> None:
+        """End a create that waits to be sent, and whose row was abandoned; a claim that is asked for is refused."""
+        if row.state is State.ABANDONED and row.key in self._under_way:
+            self._under_way[row.key].answer(abandoned_error(row))
+            self._item_tasks.advance(Phase.NO_CREATES, self._item_tasks.tasks_of(row.key))
 
     async def _run(self, item: ItemRun) -> None:
         create = self._under_way[item.key]
@@ -95,8 +94,9 @@ class Creates:
             return await self._hold_back(item, create, error)
         if mine and row.state is State.SENDING:
             return False  # a batch of this process sends it
-        create.answer(self._following.entry(row))
-        if mine and create.followed:  # others may have sent or settled it
+        is_abandoned = row.state is State.ABANDONED
+        create.answer(abandoned_error(row) if is_abandoned else self._following.entry(row))
+        if mine:  # others may have sent or settled it
             self._following.take_up(row)
         return row.state is not State.PLANNED  # else the server refuses the key at present; or another owner has it
 
@@ -106,21 +106,21 @@ class Creates:
         if isinstance(sent, AgentJob):
             item.over = True
             create.answer(entry_of(item.row, sent))
-            if create.followed:
-                self._following.start(item.row, sent, last_create.get())
-        elif sent.result is not None:
-            item.over = True
+            self._following.start(item.row, sent, last_create.get())
+        elif sent.result is not None and item.state is not State.ABANDONED:
             error = sent.result.error or AgentJobsError("the create gave no job")
+            if item.state is State.PLANNED:
+                raise error  # refused before any I/O: it is no end, since another session may be able to send it
+            item.over = True
             create.answer(entry_of(item.row))
-            if create.followed:
-                self._following.tell(item.row, item.state, error)
+            self._following.tell(item.row, item.state, error)
 
     async def _hold_back(self, item: ItemRun, create: _Create, error: AgentJobsError) -> bool:
         """Answer a create that can't be sent or recorded at present; return whether it is over."""
         context = self._item_tasks.context
         if isinstance(error, JournalError) and (ref := context.unrecorded.ref_of(item.key)) is not None:
             create.answer(context.unrecorded.error(error))
-            await self._record_late(item, create, ref)
+            await self._record_late(item, ref)
             return True
         create.answer(error)
         context.entries.leave_claim(item.key, item.claim)  # the next sweep tells of an outcome that was not recorded
@@ -128,7 +128,7 @@ class Creates:
         item.set_state(State.PLANNED)  # if it is not, the next claim finds that out
         return item.phase >= Phase.NO_CREATES
 
-    async def _record_late(self, item: ItemRun, create: _Create, ref: JobRef) -> None:
+    async def _record_late(self, item: ItemRun, ref: JobRef) -> None:
         """Record a job that the journal could not take, as soon as it can, and follow it then."""
         item.set_state(State.ACTIVE)  # leaving cancels this at once, and raises an error that names the job
         while True:
@@ -140,5 +140,5 @@ class Creates:
                 _logger.warning("the job of %r is recorded later: %s", item.key, error)
         self._item_tasks.context.unrecorded.forget(item.key)
         # Else it was settled by other means, and is followed as that.
-        if row is not None and row.state.is_open and create.followed:
+        if row is not None and row.state.is_open:
             self._following.start(item.row, ref, last_create.get())

@@ -8,7 +8,7 @@ from attrs import field, frozen
 from agentjobs_async import AgentJob, AgentJobsError, CreateOutcome, CreateOutcomeUnknownError, JobRef, ResponseError
 from agentjobs_async.batch import JournalRow, State
 
-__all__ = ["DurableEntry", "end_of_row", "entry_of", "ref_of_row"]
+__all__ = ["DurableEntry", "abandoned_error", "end_of_row", "entry_of", "ref_of_row"]
 
 
 @frozen
@@ -40,6 +40,13 @@ def ref_of_row(row: JournalRow) -> JobRef | None:
 def entry_of(row: JournalRow, job: AgentJob | None = None) -> DurableEntry:
     """Return the entry of a row."""
     return DurableEntry(row.key, row.state, ref_of_row(row), job, row.context or {}, row.error)
+
+
+def abandoned_error(row: JournalRow) -> AgentJobsError:
+    """Return the error of a call that waits for the create of a row which was abandoned meanwhile."""
+    error = AgentJobsError(f"{row.key!r:.200} was {row.error or State.ABANDONED}")
+    error.ref = ref_of_row(row)
+    return error
 
 
 def end_of_row(row: JournalRow, ref: JobRef | None, refusal: ResponseError | None) -> AgentJob | AgentJobsError:

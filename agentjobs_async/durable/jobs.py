@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from copy import deepcopy
 from functools import partial
@@ -24,7 +24,7 @@ from agentjobs_async.batch.items import checked_item, checked_key
 from agentjobs_async.durable._callback import Callback
 from agentjobs_async.durable._creates import Creates
 from agentjobs_async.durable._following import Following
-from agentjobs_async.durable.entry import DurableEntry
+from agentjobs_async.durable.entry import DurableEntry, abandoned_error
 
 __all__ = ["DurableJobs", "OnChange", "OnEnd"]
 
@@ -183,6 +183,7 @@ class DurableJobs:
             SessionClosedError: The session or this object is closed or draining. What is planned continues at the next
                 start.
             JournalError: The journal can't be written.
+            AgentJobsError: The job was abandoned before its create was answered.
         """
         project_id = self._session.project_id if project_id is None else project_id
         item = checked_item(BatchItem(key, prompt, project_id, context))
@@ -225,18 +226,53 @@ class DurableJobs:
     async def unfollow(self, key: str) -> bool:
         """Stop following a job, for good: no callback is called for it any more, and the job itself continues.
 
-        Return whether it was followed. A callback may call this for its own job.
+        Return whether it was followed. While its create is being sent, this waits for the answer. An unknown job that
+        is planned again is followed again. A callback may call this for its own job.
 
         Raises:
-            InvalidInputError: It can be no key, as for `get`.
+            InvalidInputError: The job is planned: `abandon` withdraws it. Or it can be no key, as for `get`.
+            JournalError: The journal can't be read or written.
         """
         self._check_open()
         newest = await self._entries.newest(checked_key(key))
         key = key if newest is None else newest.key
-        unfollowed = await self._rows.unfollow(key)
-        self._creates.leave(key)
+        delays = _looks()
+        while not (unfollowed := await self._unfollowed(key)) and (state := await self._rows.followed_state(key)):
+            if state is State.PLANNED:
+                advice = "withdraw it by abandon, or unfollow it once it is sent"
+                raise InvalidInputError(f"{key!r:.200} is planned: {advice}")
+            await self._answered(key, next(delays))
+            self._check_open()
         self._following.leave(key)
         return unfollowed
+
+    async def _unfollowed(self, key: str) -> bool:
+        """Unfollow a job, and return whether that was done; not while its create is under way, which hands it over."""
+        return self._creates.answer_to(key) is None and await self._rows.unfollow(key)
+
+    async def _answered(self, key: str, seconds: float) -> None:
+        """Wait so many seconds, or until a create of this process is answered."""
+        answer = self._creates.answer_to(key)
+        if answer is None or answer.done():
+            await asyncio.sleep(seconds)
+        else:
+            await asyncio.wait([answer], timeout=seconds)
+
+    async def abandon(self, key: str) -> None:
+        """Withdraw a planned job, or give up an active or unknown one, as `Journal.abandon` does.
+
+        A planned job is never sent then, and a `submit` that waits for its create raises an `AgentJobsError`; an agent
+        that is at work continues. `on_end` is told an `AgentJobsError`. `Journal.retry` with the key plans the job
+        again.
+
+        Raises:
+            InvalidInputError: There is no such job, it is being sent or has ended; or it can be no key, as for `get`.
+            JournalError: The journal can't be read or written.
+        """
+        self._check_open()
+        await self._journal.abandon(key)
+        with suppress(JournalError):  # it is abandoned: the next sweep tells of it
+            await self._notice_ends()
 
     def _check_open(self) -> None:
         if self._closed:
@@ -274,16 +310,18 @@ class DurableJobs:
 
     async def _answered_elsewhere(self, row: JournalRow) -> JournalRow:
         """Return a row once the process that follows it has had the answer to its create, or is held back."""
-        delay = _FIRST_LOOK_SECONDS
+        delays = _looks()
         while row.state in (State.PLANNED, State.SENDING) and row.error is None:
-            await asyncio.sleep(delay)
-            delay = min(2 * delay, _LONGEST_LOOK_SECONDS)
+            await asyncio.sleep(next(delays))
             row = (await self._entries.get_many([row.key]))[row.key]
+            if row.state is State.ABANDONED:
+                raise abandoned_error(row)
         return row
 
     def _take_up(self, row: JournalRow) -> None:
         """Continue with a row of this owner where it is: in place of what was done for it before it was settled."""
-        if self._creates.answer_to(row.key) is not None:
+        self._creates.withdraw(row)
+        if self._creates.answer_to(row.key) is not None and row.state is not State.ABANDONED:
             return  # it goes on by itself, and tells of an end
         if row.state is State.PLANNED:
             self._following.leave(row.key)
@@ -311,14 +349,19 @@ class DurableJobs:
                     await self._leave_no_longer_followed()
                     life = now
                 await self._take_over(own=False)
-                if self._on_end is None:
-                    for key in await self._rows.leave_to_tell():  # to a process that has one
-                        self._following.leave(key)
-                else:
-                    async for row in Rows(self._rows.to_tell):
-                        self._take_up(row)
+                await self._notice_ends()
             except JournalError as error:
                 _logger.info("the journal can't be searched, and is later: %s", error)
+
+    async def _notice_ends(self) -> None:
+        """Call `on_end` with the ends of this owner's rows that were not told; without one, leave them to others."""
+        if self._on_end is None:
+            for row in await self._rows.leave_to_tell():
+                self._creates.withdraw(row)
+                self._following.leave(row.key)
+        else:
+            async for row in Rows(self._rows.to_tell):
+                self._take_up(row)
 
     async def _leave_no_longer_followed(self) -> None:
         """Leave what other processes follow: they took this one for dead, since its heartbeats had stopped."""
@@ -366,3 +409,11 @@ class DurableJobs:
                 with suppress(JournalError, TimeoutError):
                     async with asyncio.timeout(_RELEASING_SECONDS):
                         await self._rows.release()
+
+
+def _looks() -> Iterator[float]:
+    """Yield the seconds from one look at a row to the next."""
+    delay = _FIRST_LOOK_SECONDS
+    while True:
+        yield delay
+        delay = min(2 * delay, _LONGEST_LOOK_SECONDS)

@@ -260,7 +260,7 @@ async def test_bounded_retries(journal: Journal) -> None:
 
 
 async def test_abandon(journal: Journal) -> None:
-    """What is active or unknown can be given up, which says so, and is sent again only by its key; no other row is."""
+    """What is planned, active or unknown can be given up, which says so, and is sent again only by its key."""
     await journal.add(items(5))
     await sending(journal, "k0", "k1", "k2", "k3")
     await journal._entries.mark_created("k0", JobRef("docs", "job_0"))
@@ -268,7 +268,7 @@ async def test_abandon(journal: Journal) -> None:
     for key in ("k1", "k3"):
         await journal._entries.mark_unknown(key, ValueError("broke"), claim=await claim_of(journal._entries, key))
     await journal._entries.mark_created("k3", JobRef("docs", "job_3"))
-    for key in ("k0", "k1", "k3"):
+    for key in ("k0", "k1", "k3", "k4"):
         await journal.abandon(key)
     rows = {row.key: row for row in await journal.rows()}
     assert {key: (row.state, row.job_id, row.error) for key, row in rows.items()} == {
@@ -276,9 +276,9 @@ async def test_abandon(journal: Journal) -> None:
         "k1": ("abandoned", None, "abandoned while unknown; before that: ValueError: broke"),
         "k2": ("sending", None, None),
         "k3": ("abandoned", "job_3", "abandoned while active"),
-        "k4": ("planned", None, None),
+        "k4": ("abandoned", None, "abandoned while planned"),
     }
-    for key, words in {"k0": "abandoned", "k2": "sending", "k4": "planned", "k5": "no item"}.items():
+    for key, words in {"k0": "abandoned", "k2": "sending", "k5": "no item"}.items():
         with pytest.raises(InvalidInputError, match=words):
             await journal.abandon(key)
     assert await journal.retry(where=Where()) == ()
@@ -286,6 +286,7 @@ async def test_abandon(journal: Journal) -> None:
         await journal.retry(where=Where(states={"abandoned"}))
     assert await journal.retry("k1") == "k1#2"
     assert not await journal._entries.mark_created("k1", JobRef("docs", "late"))
+    assert await journal.retry("k4") == "k4#2"
 
 
 async def test_each_change_has_its_time(journal: Journal) -> None:

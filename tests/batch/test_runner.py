@@ -344,6 +344,33 @@ async def test_settled_while_its_job_is_waited_for(journal: Journal) -> None:
     assert states(await journal.rows()) == {"k0": "active", **dict.fromkeys(found, "abandoned")}
 
 
+async def test_abandoned_before_it_is_sent(journal: Journal) -> None:
+    """An item that is abandoned while it waits for its create is not sent: its result says so, and others get its slot.
+
+    One that is abandoned before the run has read it gives no result, as all that has ended.
+    """
+    session = FakeSession()
+    session.answers = {"p0": [100.0]}
+    await journal.add(items(5))
+    async with run_batch(session.session, [], journal=journal, max_active=2, max_sending=1) as results:
+        await session.creates(1)
+        while results.stats().waiting < 1:  # noqa: ASYNC110 - nobody tells of it
+            await asyncio.sleep(0.001)
+        for key in ("k1", "k2", "k4"):
+            await journal.abandon(key)
+        found = {result.item.key: result async for result in results}
+    assert {key: str(result.outcome) for key, result in found.items() if key in {"k0", "k1", "k3"}} == {
+        "k0": "completed",
+        "k1": "abandoned",
+        "k3": "completed",
+    }
+    assert {str(found[key].outcome) for key in {"k2", "k4"} & set(found)} <= {"abandoned"}
+    assert str(found["k1"].error) == "abandoned while planned"
+    assert session.agents == {"p0": 1, "p3": 1}
+    abandoned = dict.fromkeys(["k1", "k2", "k4"], "abandoned")
+    assert states(await journal.rows()) == {"k0": "completed", "k3": "completed"} | abandoned
+
+
 async def test_a_closed_session_ends_the_run(file_journal: Journal) -> None:
     """A session that was closed meanwhile ends the run with its error."""
     session = FakeSession()

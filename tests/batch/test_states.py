@@ -4,14 +4,14 @@ from agentjobs_async.batch.states import ENDED, MOVES, State, open_in, origins
 def test_moves() -> None:
     """Only planned rows are sent, an unknown row may still get its answer or be settled, and ended rows never go back.
 
-    What was never sent can't fail.
+    What was never sent can't fail, but be withdrawn.
     """
     job_ends = {state: {State.ACTIVE} for state in (State.COMPLETED, State.FAILED, State.ARCHIVED)}
     assert {state: origins(state) for state in State} == job_ends | {
         State.PLANNED: {State.SENDING, State.UNKNOWN},
         State.SENDING: {State.PLANNED},
         State.ACTIVE: {State.SENDING, State.UNKNOWN},
-        State.ABANDONED: {State.ACTIVE, State.UNKNOWN},
+        State.ABANDONED: {State.PLANNED, State.ACTIVE, State.UNKNOWN},
         State.REJECTED: {State.SENDING, State.UNKNOWN},
         State.UNKNOWN: {State.SENDING},
     }

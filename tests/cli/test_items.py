@@ -32,8 +32,8 @@ def test_journal_comes_first(failed: str, capsys: Captured) -> None:
     assert main(["retry", failed, "--state", "failed"]) == 0
     told = capsys.readouterr().err
     assert told.count("1 item planned again") == 2
-    assert main(["resolve", failed, "1", "--abandon"]) == 2
-    assert "only what is active or unknown is abandoned" in capsys.readouterr().err
+    assert main(["resolve", failed, "1", "--send-again"]) == 2
+    assert "there is nothing to resolve" in capsys.readouterr().err
     assert main(["status", failed, "--summary"]) == 4
     assert capsys.readouterr().out == "2 planned\n"
 
@@ -158,6 +158,19 @@ def test_tables_of_what_is_settled(db: str, tmp_path: Path, monkeypatch: pytest.
     assert "the first line of a table must name its columns, key and job among them" in capsys.readouterr().err
 
 
+def test_withdrawn(service: EmulatorThread, failed: str, capsys: Captured) -> None:
+    """An item that is planned is withdrawn: `resume` does not send it."""
+    sent = service.emulator.agents_started.total()
+    assert main(["retry", failed, "1", "2"]) == 0
+    assert main(["resolve", failed, "1", "--abandon"]) == 0
+    assert main(["resolve", failed, "2", "--abandon"]) == 0
+    capsys.readouterr()
+    assert main(["resume", failed]) == 0
+    assert service.emulator.agents_started.total() == sent
+    assert main(["status", failed, "--summary"]) == 0
+    assert capsys.readouterr().out == "2 abandoned\n"
+
+
 def test_abandoned(service: EmulatorThread, tasks: Path, db: str, capsys: Captured) -> None:
     """An item that nobody can settle is abandoned: it is counted apart, and no run sends it again but by its key."""
     service.inject("500 agent=no x1", prompt="p1")
@@ -169,7 +182,9 @@ def test_abandoned(service: EmulatorThread, tasks: Path, db: str, capsys: Captur
             assert main(["resolve", key, "--journal", db, option]) == 2
             assert words in capsys.readouterr().err
     assert main(["resolve", "k1", "--journal", db, "--abandon"]) == 0
-    assert capsys.readouterr().err.endswith("k1 is abandoned; an agent that is at work continues.\n")
+    assert capsys.readouterr().err.endswith(
+        "k1 is abandoned: nothing is sent, and an agent that is at work continues.\n"
+    )
     assert main(["resume", "--journal", db, "--retry-failed"]) == 0
     assert main(["retry", db, "--state", "failed"]) == 0
     capsys.readouterr()

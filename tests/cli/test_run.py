@@ -366,7 +366,8 @@ def test_emulated_run_is_stopped(tasks: Path, db: str, capsys: Captured) -> None
     assert "and its jobs with it" in child.stderr
     assert child.stderr.endswith(" --emulator --json\n")
     assert main(["status", db]) == 4
-    command = capsys.readouterr().err.splitlines()[-1]
+    lost, *_, command = capsys.readouterr().err.splitlines()
+    assert lost.startswith("The jobs of an earlier emulator ended with it (")
     assert command.endswith(f" resume {db} --emulator")
     assert main(["resume", "--emulator", db]) in {1, 4}
     told = capsys.readouterr().err

@@ -3,12 +3,21 @@ from typing import Any
 
 import pytest
 
-from agentjobs_async import AgentJob, AgentJobsSession, InvalidInputError, JobRef, JobStatus, SessionClosedError
+from agentjobs_async import (
+    AgentJob,
+    AgentJobsError,
+    AgentJobsSession,
+    CreateOutcome,
+    InvalidInputError,
+    JobRef,
+    JobStatus,
+    SessionClosedError,
+)
 from agentjobs_async.batch import BatchItem, FleetLimits, Journal, JournalRow, Where, run_batch
 from agentjobs_async.batch._store.entries import Entries
 from agentjobs_async.durable import DurableEntry, DurableJobs
 from agentjobs_async.testing import Emulator, JobScript
-from tests.batch.stage import NO_KEYS, unused
+from tests.batch.stage import NO_KEYS, FakeSession, unused, with_outcome
 from tests.durable.listener import Listener, complete
 from tests.held import HeldEmulator
 from tests.until import until
@@ -153,7 +162,7 @@ async def test_keys_that_no_job_can_have(session: AgentJobsSession, file_journal
     """A key that no job can have is refused by every call, without a look into the journal."""
     async with DurableJobs(session, file_journal) as jobs:
         with unused(file_journal):
-            for call in (jobs.get, jobs.unfollow):
+            for call in (jobs.get, jobs.unfollow, jobs.abandon):
                 with pytest.raises(InvalidInputError, match=r"^key must"):
                     await call(key)
 
@@ -171,6 +180,121 @@ async def test_unfollow(emulator: Emulator, session: AgentJobsSession, journal: 
         await jobs.submit("other", "Bye")
         await listener.ends(1)
     assert listener.called == [("other", "completed")]
+
+
+@pytest.mark.parametrize("by", ["jobs", "journal"])
+async def test_abandoned_before_it_is_sent(journal: Journal, listener: Listener, by: str) -> None:
+    """A planned job can't be unfollowed, but abandoned: it is never sent, which all are told, until it is retried."""
+    await journal.set_limits(FleetLimits(max_sending=1))
+    async with HeldEmulator(speed=20) as emulator, emulator.session(project_id="docs") as session:
+        async with DurableJobs(session, journal, on_end=listener.on_end) as jobs:
+            first = asyncio.create_task(jobs.submit("first", "First"))
+            await emulator.arrived.wait()
+            waiting = asyncio.create_task(jobs.submit("k", "Hello"))
+            await until(lambda: jobs.get("k"))
+            with pytest.raises(InvalidInputError, match="'k' is planned: withdraw it by abandon"):
+                await jobs.unfollow("k")
+            await (jobs if by == "jobs" else journal).abandon("k")
+            with pytest.raises(AgentJobsError, match=r"^'k' was abandoned while planned$"):
+                await waiting
+            await listener.ends(1)
+            entry = await jobs.submit("k", "Hello")
+            assert (entry.state, entry.ref, entry.error) == ("abandoned", None, "abandoned while planned")
+            with pytest.raises(InvalidInputError, match="k is abandoned: only what is planned"):
+                await jobs.abandon("k")
+            assert not await jobs.unfollow("k")
+            assert await journal.retry("k") == "k#2"
+            emulator.release.set()
+            await first
+            await listener.ends(3)
+    assert listener.called[0] == ("k", "AgentJobsError")
+    assert sorted(listener.called[1:]) == [("first", "completed"), ("k#2", "completed")]
+    assert emulator.agents_started == {"First": 1, "Hello": 1}
+
+
+async def test_abandoned_where_no_end_is_told(file_journal: Journal, listener: Listener) -> None:
+    """Without an `on_end` here, the create of an abandoned job ends all the same, and a later block tells of it."""
+    await file_journal.set_limits(FleetLimits(max_sending=1))
+    async with HeldEmulator(speed=20) as emulator, emulator.session(project_id="docs") as session:
+        async with DurableJobs(session, file_journal) as jobs:
+            first = asyncio.create_task(jobs.submit("first", "First"))
+            await emulator.arrived.wait()
+            waiting = asyncio.create_task(jobs.submit("k", "Hello"))
+            await until(lambda: jobs.get("k"))
+            await file_journal.abandon("k")
+            with pytest.raises(AgentJobsError, match="abandoned while planned"):
+                await waiting
+            emulator.release.set()
+            await first
+        async with DurableJobs(session, file_journal, on_end=listener.on_end) as jobs:
+            await listener.ends(2)
+    assert sorted(listener.called) == [("first", "completed"), ("k", "AgentJobsError")]
+    assert emulator.agents_started == {"First": 1}
+
+
+@pytest.mark.parametrize("fault", ["", "429 on=create retry-after=1000"])
+async def test_unfollow_while_it_is_sent(journal: Journal, listener: Listener, fault: str) -> None:
+    """Unfollowing a job whose create is under way waits for the answer; where that says later, the job is planned."""
+    script = JobScript(duration=1e6)
+    async with HeldEmulator(speed=20, script=script) as emulator, emulator.session(project_id="docs") as session:
+        if fault:
+            await emulator.inject(fault)
+        async with DurableJobs(session, journal, on_change=listener.on_change, on_end=listener.on_end) as jobs:
+            await jobs.submit("k", "Hello", wait_for_create=False)
+            await emulator.arrived.wait()
+            unfollowing = asyncio.create_task(jobs.unfollow("k"))
+            await asyncio.wait([unfollowing], timeout=0.2)
+            assert not unfollowing.done()
+            emulator.release.set()
+            if fault:
+                with pytest.raises(InvalidInputError, match="is planned"):
+                    await unfollowing
+            else:
+                assert await unfollowing
+            assert len(await jobs.active()) == bool(fault)
+            await until(lambda: not session.stats().jobs)
+    assert listener.called == []
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_unfollowed_and_sent_again(
+    emulator: Emulator, session: AgentJobsSession, journal: Journal, listener: Listener, *, restarted: bool
+) -> None:
+    """An unknown job that is not followed any more is followed again where it is planned again: it is sent and told."""
+    await emulator.inject("reset on=create", prompt="Hello")
+    async with DurableJobs(session, journal, on_end=listener.on_end) as jobs:
+        assert (await jobs.submit("k", "Hello")).state == "unknown"
+        assert await jobs.unfollow("k")
+        if not restarted:
+            await journal.resolve("k", send_again=True)
+            await until(lambda: ("k", "completed") in listener.called)
+    if restarted:
+        await journal.resolve("k", send_again=True)
+        async with DurableJobs(session, journal, on_end=listener.on_end) as jobs:
+            assert (await jobs.submit("k", "Hello")).state in {"active", "completed"}
+            await until(lambda: ("k", "completed") in listener.called)
+    assert emulator.agents_started == {"Hello": 2}
+
+
+async def test_unfollowed_job_takes_no_place(session: AgentJobsSession, journal: Journal) -> None:
+    """A job that is not followed any more takes no place of `max_active`: nobody would ever give it back."""
+    await journal.set_limits(FleetLimits(max_active=1))
+    async with DurableJobs(session, journal) as jobs:
+        await jobs.submit("k", "long")
+        assert await jobs.unfollow("k")
+        async with asyncio.timeout(60):
+            assert (await jobs.submit("other", "long")).state == "active"
+
+
+async def test_job_that_a_session_can_not_send(file_journal: Journal, listener: Listener) -> None:
+    """A create that is refused before any I/O is no end: the job stays planned, for a session that can send it."""
+    session = FakeSession()
+    session.answers["Hello"] = [with_outcome(InvalidInputError("not by this one"), CreateOutcome.NOT_SENT)]
+    async with DurableJobs(session.session, file_journal, on_end=listener.on_end) as jobs:
+        with pytest.raises(InvalidInputError, match="not by this one"):
+            await jobs.submit("k", "Hello", project_id="docs")
+        assert [(entry.key, entry.state) for entry in await jobs.active()] == [("k", "planned")]
+    assert listener.called == []
 
 
 async def test_unfollow_by_a_callback(session: AgentJobsSession, file_journal: Journal) -> None:
@@ -342,6 +466,7 @@ async def test_retry_that_is_unfollowed(emulator: Emulator, session: AgentJobsSe
         emulator.script(JobScript(duration=1e6), prompt="Hello")
         await file_journal.retry("k")
         assert [entry.key for entry in await jobs.active()] == ["k#2"]
+        await until(lambda: session.stats().jobs)
         assert await jobs.unfollow("k")
         assert await jobs.active() == []
 

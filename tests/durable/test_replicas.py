@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from sqlalchemy import delete
 
-from agentjobs_async import AgentJobsSession, JournalError, SessionClosedError
-from agentjobs_async.batch import Journal
+from agentjobs_async import AgentJobsError, AgentJobsSession, JournalError, SessionClosedError
+from agentjobs_async.batch import BatchItem, FleetLimits, Journal
 from agentjobs_async.batch._store.heartbeat import Heartbeat
 from agentjobs_async.batch._store.schema import OWNERS
 from agentjobs_async.durable import DurableJobs
@@ -72,6 +72,44 @@ async def test_unfollowed_elsewhere(
         await listener.ends(1)
         await until(lambda: not session.stats().jobs)
     assert listener.called == [("other", "completed")]
+
+
+async def test_abandoned_elsewhere(journals: tuple[Journal, Journal]) -> None:
+    """A planned job that another process abandons is not sent, and every call that waits for its create says so."""
+    listener = Listener()
+    await journals[0].set_limits(FleetLimits(max_sending=1))
+    async with HeldEmulator(speed=20) as emulator, emulator.session(project_id="docs") as session:
+        async with (
+            DurableJobs(session, journals[0], on_end=listener.on_end) as one,
+            DurableJobs(session, journals[1]) as other,
+        ):
+            first = asyncio.create_task(one.submit("first", "long"))
+            await emulator.arrived.wait()
+            calls = [asyncio.create_task(one.submit("k", "Hello"))]
+            await until(lambda: other.get("k"))
+            calls.append(asyncio.create_task(other.submit("k", "Hello")))
+            await asyncio.wait(calls, timeout=0.1)
+            await other.abandon("k")
+            for call in calls:
+                with pytest.raises(AgentJobsError, match="'k' was abandoned while planned"):
+                    await call
+            await listener.ends(1)
+            emulator.release.set()
+            await first
+    assert ("k", "AgentJobsError") in listener.called
+    assert emulator.agents_started == {"long": 1}
+
+
+async def test_item_of_another_process(session: AgentJobsSession, journals: tuple[Journal, Journal]) -> None:
+    """The planned item of a process that follows no durable jobs is sent by the one that it is submitted to."""
+    listener, entries = Listener(), journals[0]._entries
+    await journals[0].add([BatchItem("k", "Hello")])
+    claim = str(await entries.claim("k"))
+    await entries.release_claim("k", None, claim=claim)
+    async with DurableJobs(session, journals[1], on_end=listener.on_end) as jobs, asyncio.timeout(60):
+        await jobs.submit("k", "Hello")
+        await listener.ends(1)
+    assert listener.called == [("k", "completed")]
 
 
 async def test_owner_that_was_silent(

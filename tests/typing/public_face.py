@@ -496,4 +496,5 @@ async def durable(session: AgentJobsSession) -> None:
         assert_type(await jobs.get("key"), DurableEntry | None)
         assert_type(await jobs.active(Where(text="chat-7/")), list[DurableEntry])
         assert_type(await jobs.unfollow("key"), bool)
+        await jobs.abandon("key")
     assert_type(await session.create_job("prompt", on_cancel="finish"), AgentJob)

@@ -168,7 +168,7 @@ class ItemCreate:
             self._defer(claimed)
         if not isinstance(claimed, str):
             self.item.set_state(State.PLANNED)
-            return Ended(None) if claimed is None else None
+            return await self._end_unclaimed() if claimed is None else None
         self.item.claim = claimed
         if not self._may_go(permit):
             await self._plan_again(claimed, None)
@@ -180,6 +180,11 @@ class ItemCreate:
         if isinstance(answer, AgentJob):
             return await self._record_job(answer)
         return await self._record_failure(claimed, answer)
+
+    async def _end_unclaimed(self) -> Ended:
+        """End an item whose row is planned no more: it was abandoned, or another owner has it."""
+        await self._keep(None)
+        return self._end_abandoned() if self.item.row.state is State.ABANDONED else Ended(None)
 
     def _may_go(self, permit: Permit) -> bool:
         return permit.is_current and self.item.phase is Phase.RUNNING
@@ -246,8 +251,7 @@ class ItemCreate:
         await self.item.context.unrecorded.record(self.item.key, job.ref, self._keep_job(job))
         self.item.ref = job.ref
         if self.item.row.state is State.ABANDONED:  # its outcome was unknown to another owner, or to its user
-            self.item.set_state(State.ABANDONED)
-            return self._end(Outcome.ABANDONED, AgentJobsError(self.item.row.error or "abandoned"))
+            return self._end_abandoned()
         self.item.set_state(State.ACTIVE)
         return job
 
@@ -302,6 +306,10 @@ class ItemCreate:
         """Keep the row as it was recorded; read it where it is `None`, since another owner had changed it."""
         self.item.row = row or (await self.item.context.entries.get_many([self.item.key]))[self.item.key]
 
+    def _end_abandoned(self) -> Ended:
+        self.item.set_state(State.ABANDONED)
+        return self._end(Outcome.ABANDONED, AgentJobsError(self.item.row.error or "abandoned"))
+
     def _end(self, outcome: Outcome, error: Exception) -> Ended:
         return Ended(self.item.result(outcome, error))
 
@@ -312,6 +320,8 @@ def _now() -> float:
 
 async def run_item(item: ItemRun) -> BatchResult | None:
     """Return the result of an item; `None` when another owner has the row, or when nothing more is to be done.
+
+    An item whose row was abandoned before it was sent ends as that.
 
     The latter leaves it planned where the server refuses the creates of its project.
 

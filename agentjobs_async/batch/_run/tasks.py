@@ -196,6 +196,10 @@ class ItemTasks:
         if not task.cancelled():
             task.exception()  # of many that fail, the caller gets one; asyncio must not log the others as not retrieved
 
+    def tasks_of(self, key: str) -> list[asyncio.Task[None]]:
+        """Return the tasks of the items under way that have this key: at most one, unless sets of keys overlap."""
+        return [task for task, item in self._runs.items() if item.key == key]
+
     def active(self) -> list[ActiveItem]:
         """Return the items under way, the oldest first."""
         now = asyncio.get_running_loop().time()

@@ -43,7 +43,10 @@ BEGIN
     -- Each count ends at its limit, and reads an index that holds nothing else.
     IF limits.max_active IS NOT NULL THEN
         SELECT count(*) INTO counted FROM (
-            SELECT FROM agentjobs_entries WHERE state IN ('sending', 'active') LIMIT limits.max_active
+            -- Nobody records the end of a job that is followed no more: it would keep its place for ever.
+            SELECT FROM agentjobs_entries
+                WHERE state IN ('sending', 'active') AND notified_state IS DISTINCT FROM 'unfollowed'
+                LIMIT limits.max_active
         ) AS active;
         kept_after := coalesce(moment - limits.unknown_for, '-infinity');
         kept_before := CASE WHEN limits.unknown_for IS NULL THEN 'infinity' ELSE moment + skew END;

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 from uuid import uuid4
 
-from sqlalchemy import ColumnElement, and_, func, or_, select, update
+from sqlalchemy import ColumnElement, and_, case, func, or_, select, update
 
 from agentjobs_async.batch._store import statements
 from agentjobs_async.batch._store.entries import Entries
@@ -47,12 +47,14 @@ class DurableRows:
         context; the item of a batch, which no owner follows as a durable job, is followed from now on.
         """
         owner = self._entries.owner
+        # Whoever owns the row of a batch tells of no end: this owner does from now on. A claim under way stays its own.
+        unfollowed = and_(_ROW.notified_state.is_(None), _ROW.state != State.SENDING)
         notified = func.coalesce(_ROW.notified_state, _NOT_TOLD)
         times = statements.planned_times(self._entries.now())
         planning = statements.plan(
             self._database.backend.insert(ENTRIES),
             {"run": uuid4().hex, "owner": owner, "notified_state": _NOT_TOLD, **times},
-            kept={"notified_state": notified},
+            kept={"notified_state": notified, "owner": case((unfollowed, owner), else_=_ROW.owner)},
             returned=[and_(FOLLOWED, self._to_do, _ROW.owner == owner)],
         )
         values = {"key": item.key, "prompt": item.prompt, "project_id": item.project_id}
@@ -86,11 +88,11 @@ class DurableRows:
         _, found = await self._database.write(mine.order_by(_ROW.number).limit(_PAGE_ROWS))
         return [row_of(row) for row in found]
 
-    async def leave_to_tell(self) -> list[str]:
-        """Leave to other owners this owner's rows whose ends `on_end` was not told of; return their keys."""
+    async def leave_to_tell(self) -> list[JournalRow]:
+        """Leave to other owners this owner's rows whose ends `on_end` was not told of, and return them."""
         mine = update(ENTRIES).where(FOLLOWED, _TO_TELL, _ROW.owner == self._entries.owner)
-        _, found = await self._database.write(mine.values(owner=NO_OWNER).returning(_ROW.key))
-        return [key for (key,) in found]
+        _, found = await self._database.write(mine.values(owner=NO_OWNER).returning(*SHOWN))
+        return [row_of(row) for row in found]
 
     async def active(self, after: int, where: Where | None) -> list[JournalRow]:
         """Return the next followed rows above the number `after` that have not ended and meet `where`."""
@@ -115,8 +117,13 @@ class DurableRows:
         await self._mark(key, state.value, _ROW.owner == self._entries.owner, _ROW.state == state)
 
     async def unfollow(self, key: str) -> bool:
-        """Record that a row is followed no more; return whether it was."""
-        return await self._mark(key, _UNFOLLOWED)
+        """Record that a row is followed no more; return whether it was. One that is planned or being sent stays so."""
+        return await self._mark(key, _UNFOLLOWED, _ROW.state.not_in([State.PLANNED, State.SENDING]))
+
+    async def followed_state(self, key: str) -> State | None:
+        """Return the state of a row that is followed; `None` where it is not."""
+        found = await self._database.read(select(_ROW.state).where(_ROW.key == key, FOLLOWED))
+        return State(found[0].state) if found else None
 
     async def release(self) -> None:
         """Leave the rows of this owner to others, which may follow them at once."""

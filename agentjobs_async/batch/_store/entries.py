@@ -229,7 +229,7 @@ class Entries(Reader):
             for claim in left:
                 self._claims.left.pop(claim, None)
         taken: list[str] = []
-        unsent = {"sent_at": None, "claimed_at": None, "error": None}
+        unsent = {"sent_at": None, "claimed_at": None, "error": None, "notified_state": statements.FOLLOWED_AGAIN}
         for claims in _slices({claim: key for claim, (key, _) in self._claims.unanswered.items()}):
             rows = update(ENTRIES).where(_has_claim(claims), _ROW.state.in_([State.SENDING, State.UNKNOWN]))
             taking = rows.values(state=State.PLANNED, **unsent, **self._changed()).returning(_ROW.key)
@@ -250,6 +250,7 @@ class Entries(Reader):
         """
         text = None if error is None else self._text(error)
         values: dict[str, Any] = {"owner": self.owner, "error": text, "sent_at": None, "claimed_at": None}
+        values |= {"notified_state": statements.FOLLOWED_AGAIN}
         return await self._move(key, State.PLANNED, claim=claim, **values)
 
     async def mark_created(self, key: str, ref: JobRef, traceparent: str | None = None) -> JournalRow | None:
@@ -331,6 +332,7 @@ class Entries(Reader):
         tries = func.coalesce(_ROW.tries, 1)
         counted = case((_ROW.claim == mark, tries), else_=tries + 1)  # an earlier execution has counted it
         again = rows.where(or_(_ROW.state == State.UNKNOWN, and_(_ROW.state == State.PLANNED, _ROW.claim == mark)))
+        values |= {"notified_state": statements.FOLLOWED_AGAIN}
         again = again.values(state=State.PLANNED, sent_at=None, claimed_at=None, tries=counted, **values)
         return (await self._database.write(*_keep_send(key, self._clock()), again))[0] == 1
 
@@ -344,7 +346,10 @@ class Entries(Reader):
         return await self._move(key, State.FAILED, of_job=of_job, **values)
 
     async def abandon(self, row: JournalRow) -> bool:
-        """End an active or unknown row as abandoned, unless its state or its job has changed since it was read."""
+        """End a planned, active or unknown row as abandoned, unless its state or its job has changed since it was read.
+
+        It is one conditional write, as a claim is: a planned row is abandoned or sent, never both.
+        """
         if row.state not in origins(State.ABANDONED):
             return False
         before = "" if row.error is None else f"; before that: {row.error}"
@@ -452,7 +457,7 @@ def _next_try(new_key: ColumnElement[str], item_key: ColumnElement[str], now: Co
         "state": literal(State.PLANNED.value),
         "owner": literal(NO_OWNER),  # the chunk of the first try is over: no task of a queue has this key
         "tries": func.coalesce(_ROW.tries, 1) + 1,
-        "notified_state": case((_ROW.notified_state.is_not(None), "")),  # a durable job is followed again
+        "notified_state": statements.FOLLOWED_AGAIN,
         "item_key": item_key,
         **dict.fromkeys(("planned_at", "updated_at", "changed_at"), now),
     }

@@ -12,6 +12,7 @@ from sqlalchemy import (
     Table,
     and_,
     bindparam,
+    case,
     func,
     literal,
     literal_column,
@@ -32,6 +33,13 @@ ROWS: Final = select(*SHOWN)
 """Select rows of the entries, each of which makes a `JournalRow`."""
 MOVES_RECORDED: Final = select(MOVES.c.direction, MOVES.c.mark, MOVES.c.place, MOVES.c.ended)
 """Select the moves that a journal records: `to` at most one place, and `from` at most one."""
+
+
+FOLLOWED_AGAIN: Final = case((_ROW.notified_state.is_not(None), ""))
+"""What `notified_state` becomes where a row is planned again: who unfollowed a durable job before has seen another end.
+
+A planned durable job is always followed: nobody else sends it.
+"""
 
 
 @cache

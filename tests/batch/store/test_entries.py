@@ -66,6 +66,25 @@ async def test_every_pair_of_states(journal: Journal) -> None:
     assert [pair for pair, is_right in zip(pairs, found, strict=True) if not is_right] == []
 
 
+async def test_abandoned_or_sent(journal: Journal) -> None:
+    """A planned row that is claimed and abandoned at the same time becomes one of the two, and the other is refused."""
+    entries = journal._entries
+    await journal.add(items(40))
+
+    async def end(row: JournalRow) -> State | None:
+        claiming, abandoning = (entries.claim(row.key), entries.abandon(row))
+        if row.number % 2:
+            claim, is_abandoned = await asyncio.gather(claiming, abandoning)
+        else:
+            is_abandoned, claim = await asyncio.gather(abandoning, claiming)
+        state = await state_of(journal, row.key)
+        is_right = (claim is not None, is_abandoned) == (state is State.SENDING, state is State.ABANDONED)
+        return state if is_right else None
+
+    found = await asyncio.gather(*map(end, await journal.rows()))
+    assert set(found) - {State.SENDING} == {State.ABANDONED}
+
+
 async def test_no_key_in_a_row(journal: Journal) -> None:
     """A row holds no API key, whatever quotes it: a callable's own error, a server's, or a link."""
     entries = journal._entries.of_run(lambda text: text.replace("s3cret", "***"))
