@@ -22,6 +22,7 @@ from agentjobs_async._http.progress import Progress
 from agentjobs_async.errors import InvalidInputError
 
 T = TypeVar("T")
+_MOST_HEADER_BYTES: Final = 262_144
 _RECEIVED_BYTES: Final = 65_536  # at a time at most: a whole response, nearly always
 
 
@@ -133,6 +134,32 @@ class Connection(ResponseHandler, asyncio.BufferedProtocol):
         self.abort()
 
 
+class FreshConnection(Connection):
+    """A connection of one request, whose response may have long headers: 256 KiB in a row without a body end it.
+
+    So the fields are bounded before they are decoded, whether they come before the body or, as trailers, after it.
+    """
+
+    def __init__(self, pool: "Pool") -> None:
+        super().__init__(pool)
+        self._left = _MOST_HEADER_BYTES
+
+    def data_received(self, data: bytes) -> None:
+        head, rest = data[: self._left], data[self._left :]
+        before = self._body_bytes()
+        super().data_received(head)
+        self._left = self._left - len(head) if self._body_bytes() == before else _MOST_HEADER_BYTES
+        if rest and self._left:
+            super().data_received(rest)
+        elif rest:
+            self.set_exception(HttpProcessingError(message=f"more than {_MOST_HEADER_BYTES} bytes of header fields"))
+            self.abort()
+
+    def _body_bytes(self) -> int:
+        """Return how much of a body has come; a version of aiohttp that does not say so bounds its parts alone."""
+        return int(getattr(getattr(self, "_payload", None), "total_bytes", 0))
+
+
 create_under_way: Final[ContextVar[Progress | None]] = ContextVar("create under way", default=None)
 """The create whose request is being sent. Traces, aiohttp's other public way to learn of connections, cost it 20 µs."""
 
@@ -161,6 +188,7 @@ class Pool(aiohttp.TCPConnector):
         self.buffer = memoryview(bytearray(_RECEIVED_BYTES))
         self._made: dict[asyncio.Task[Any] | None, list[Connection]] = {}
         self._factory: Any = self._make
+        self._kind = FreshConnection if force_close else Connection
 
     def abort(self) -> None:
         """Close the pool and abort all of its connections, within this call; each learns of it within a few turns."""
@@ -190,7 +218,7 @@ class Pool(aiohttp.TCPConnector):
         return held
 
     def _make(self) -> Connection:
-        connection = Connection(self)
+        connection = self._kind(self)
         self._made.setdefault(asyncio.current_task(), []).append(connection)
         return connection
 

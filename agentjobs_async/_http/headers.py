@@ -5,6 +5,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from itertools import islice
 from typing import Final
 
 from agentjobs_async.errors import ProtocolError
@@ -13,7 +14,7 @@ _SECONDS: Final = re.compile(r"-?[0-9]+(?:\.[0-9]+)?", re.ASCII)
 _DELAYS: Final = re.compile(r"(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*,)?[^,]+", re.ASCII | re.IGNORECASE)
 """The elements of a list: a date has a comma of its own, after the day of the week."""
 _MOST_SECONDS: Final = 1e9  # about 30 years: a longer delay counts as this one, so that it stays a finite number
-_MOST_CHARACTERS: Final = 512  # of one field: to read dates takes the loop's time
+_MOST_CHARACTERS, _MOST_ELEMENTS = 512, 64  # of one field, and of all: to read dates takes the loop's time
 _MILLISECOND: Final = 0.001
 
 
@@ -36,9 +37,9 @@ def retry_after(values: Iterable[str], date: str | None, now: float, millisecond
 
 
 def _elements(values: Iterable[str]) -> Iterator[str]:
-    for value in values:
-        if len(value) <= _MOST_CHARACTERS:
-            yield from (element.strip(" \t") for element in _DELAYS.findall(value))
+    short = (value for value in values if len(value) <= _MOST_CHARACTERS)
+    found = (element.strip(" \t") for value in short for element in _DELAYS.findall(value))
+    return islice(found, _MOST_ELEMENTS)
 
 
 def _seconds(value: str, unit: float = 1.0) -> float | None:
@@ -65,25 +66,56 @@ def _timestamp(text: str) -> float | None:
         return None
 
 
+_PLAIN: Final = re.compile(
+    r"|none|identity|utf-?(?:8|16|32)(?:le|be)?|(?:us-)?ascii|iso-?8859-?[0-9]+|latin-?[0-9]+|(?:windows|cp)-?[0-9]+",
+    re.ASCII,
+)
+"""Names that servers and proxies give to no coding at all: that of a charset, which Content-Type should have."""
+
+
+def coding_of(values: Iterable[str]) -> str:
+    """Return the codings that some Content-Encoding fields name, joined by commas; empty where the body is plain."""
+    names = (name.strip(" \t").lower() for value in values for name in value.split(","))
+    return ",".join(name for name in names if not _PLAIN.fullmatch(name))
+
+
+_MOST_MEMBERS: Final = 64  # of a gzip: each is searched for in all that follows it
 # zlib's codes for a gzip header, a zlib header, and none: some servers send "deflate" without its zlib header.
+_OF_MEMBERS: Final = {"gzip", "x-gzip"}
 _WINDOW_BITS: Final = {"gzip": (31,), "x-gzip": (31,), "deflate": (15, -15)}
 
 
 def inflated(body: bytes, coding: str, limit: int) -> bytes:
     """Return `body` decoded from gzip or deflate; at most `limit` bytes, and one more to detect excess, are produced.
 
+    A gzip may have up to 64 members (RFC 1952, 2.2), which proxies that compress as they forward make, and zeros may
+    follow the data, as padding.
+
     Raises:
         ProtocolError: With the reason `too_large`: it decodes to more than `limit` bytes. `encoding`: another coding,
             or broken, cut short, or followed by other data.
     """
     for window_bits in _WINDOW_BITS.get(coding, ()):
-        inflater = zlib.decompressobj(window_bits)
-        try:
-            plain = inflater.decompress(body, limit + 1)
-        except zlib.error:
-            continue
-        if len(plain) > limit:
-            raise ProtocolError("too_large", f"more than {limit} bytes when decompressed")
-        if inflater.eof and not inflater.unused_data:
+        plain = _inflated(body, window_bits, limit, _MOST_MEMBERS if coding in _OF_MEMBERS else 1)
+        if plain is not None:
             return plain
     raise ProtocolError("encoding", "its Content-Encoding is not gzip or deflate, or the data is broken")
+
+
+def _inflated(body: bytes, window_bits: int, limit: int, members: int) -> bytes | None:
+    """Return what `members` at most decode to; `None` if they are broken, cut short, or followed by other data."""
+    plain, rest = b"", body
+    for _ in range(members):
+        inflater = zlib.decompressobj(window_bits)
+        try:
+            plain += inflater.decompress(rest, limit + 1 - len(plain))
+        except zlib.error:
+            return None
+        if len(plain) > limit:
+            raise ProtocolError("too_large", f"more than {limit} bytes when decompressed")
+        if not inflater.eof:
+            return None
+        rest = inflater.unused_data.lstrip(b"\0")
+        if not rest:
+            return plain
+    return None

@@ -14,7 +14,7 @@ from attrs import define, field, frozen
 
 from agentjobs_async._documents import job_of
 from agentjobs_async._http.api_key import MASK, ApiKey
-from agentjobs_async._http.headers import inflated, retry_after
+from agentjobs_async._http.headers import coding_of, inflated, retry_after
 from agentjobs_async._http.strict_json import parse
 from agentjobs_async._text import one_line
 from agentjobs_async._validation import checked_count, checked_id
@@ -172,10 +172,8 @@ class ResponseDecoder:
     def _decoded(self, response: Response) -> bytes:
         if not response.whole:
             raise ProtocolError("too_large", f"more than {self.max_document_bytes} bytes")
-        coding = (response.headers.get("Content-Encoding") or "identity").strip().lower()
-        if coding == "identity":
-            return response.body
-        return inflated(response.body, coding, self.max_document_bytes)
+        coding = coding_of(response.headers.getall("Content-Encoding", ()))
+        return inflated(response.body, coding, self.max_document_bytes) if coding else response.body
 
     def _refusal(self, response: Response) -> ResponseError | ProtocolError:
         status, retry_after = response.status, _retry_after(response.headers)

@@ -56,6 +56,11 @@ _QUOTED: Final = re.compile(r"[\s:]+b?['\"].*", re.DOTALL)
 """What a message of aiohttp quotes of a response: cut by aiohttp, and so with a part of a key that can't be masked."""
 _SENT_BYTES: Final = 262_144  # of a body at once: the loop is not blocked for long
 _LEAST_SECONDS: Final = 0.001  # of a time limit: aiohttp takes 0 for none
+_MOST_FIELD_BYTES, _MOST_FIELDS = 65_792, 256
+"""Of a header field, name and value, and of all fields of the response to a create.
+
+What aiohttp takes by itself, 8 KiB and 128, does for reads, which are repeated. To a create it would cost the job's id.
+"""
 _EXPLANATION_SECONDS: Final = 1.0  # for the body of an error, whose head has said what it is
 
 
@@ -83,6 +88,8 @@ class Transport:
         if checked_instance("ssl", ssl, SSLContext) is not None:
             self._options["ssl"] = ssl
         self._read_options = dict(self._options)
+        self._options |= {"max_field_size": _MOST_FIELD_BYTES, "max_line_size": _MOST_FIELD_BYTES}
+        self._options["max_headers"] = _MOST_FIELDS
         self._headers = {"Accept": "application/json", "Accept-Encoding": "gzip, deflate", "User-Agent": user_agent}
         self._reads: aiohttp.ClientSession
         self._fresh: aiohttp.ClientSession

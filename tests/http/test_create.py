@@ -27,6 +27,7 @@ from agentjobs_async import (
     CreateRetried,
     JobCreated,
     NotSentError,
+    ProtocolError,
     RateLimitedError,
     RejectedError,
     ServerError,
@@ -154,6 +155,54 @@ async def test_bad_certificate_is_not_repeated(server_tls: ssl.SSLContext) -> No
             await session.create_job("Fix it")
     assert (caught.value.outcome, caught.value.reason) == (CreateOutcome.NOT_SENT, "certificate")
     assert (len(hellos), len(server.requests)) == (1, 0)
+
+
+def created_with(*headers: tuple[str, int]) -> Reply:
+    """Return a created job whose response has fields of these names and lengths."""
+    return reply(201, {"id": "job_1", "status": "active"}, *((name, "x" * length) for name, length in headers))
+
+
+async def test_long_headers() -> None:
+    """They cost no created job its id: fields of 64 KiB, 256 of them, 256 KiB together; a read keeps to less."""
+
+    async def check(*headers: tuple[str, int]) -> None:
+        async with Scripted(created_with(*headers)) as server, server.session() as session:
+            assert (await session.create_job("Fix it")).id == "job_1"
+            with pytest.raises(ProtocolError) as caught:
+                await session.get_job("job_1")
+        assert caught.value.reason == "http"
+
+    many = [(f"X-{number}", 900) for number in range(254)]
+    rows = [(("X", 65_536),), (*(("X", 64_000) for _ in range(4)),), tuple(many)]
+    assert await failures_in_turn(check, *rows) == {}
+
+
+async def test_headers_without_bound() -> None:
+    """A create whose response has longer fields, more of them or more in all, or trailers so long, is unknown."""
+
+    async def check(response: bytes, endless: bytes = b"") -> None:
+        scripted = Reply(response, "hang", endless=endless)
+        async with Scripted(scripted) as server, server.session() as session:
+            with pytest.raises(CreateOutcomeUnknownError, match="broken HTTP"):
+                await session.create_job("Fix it", timeout=30)
+
+    chunked = b"HTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n"
+    rows = [
+        (created_with(("X", 66_000)).data,),
+        (created_with(*[("X", 1)] * 257).data,),
+        (created_with(*[("X", 60_000)] * 5).data,),
+        (HEAD.partition(b"\r\n")[0] + b"\r\n", b"X: y\r\n"),
+        (b"HTTP/1.1 102 Wait\r\n\r\n", b"HTTP/1.1 102 Wait\r\n\r\n"),
+        (chunked + (b"X: " + b"x" * 60_000 + b"\r\n") * 9,),
+    ]
+    assert await failures_in_turn(check, *rows) == {}
+
+
+async def test_document_beyond_the_bound_of_headers() -> None:
+    """A document may be longer than all header fields; only what is no part of a body is counted."""
+    document = {"id": "job_1", "status": "active", "log": "x" * 700_000}
+    async with Scripted(reply(201, document)) as server, server.session() as session:
+        assert (await session.create_job("Fix it")).id == "job_1"
 
 
 async def test_client_certificate_that_is_refused() -> None:

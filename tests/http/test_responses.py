@@ -291,8 +291,38 @@ def test_coding() -> None:
     assert failures(check, *rows) == {}
 
 
+def test_lenient_coding() -> None:
+    """A gzip of several members or with padding, and names of no coding over a plain body, lose neither job nor id."""
+
+    def check(coding: str, body: bytes) -> None:
+        response = answer(body, Content_Encoding=coding)
+        assert (polled(response), CODEC.create(response, "docs")) == (job_with(), job_with())
+
+    half, padding = len(SOUND) // 2, bytes(9000)
+    rows = [
+        ("gzip", compressed(SOUND[:half]) + compressed(SOUND[half:])),
+        ("gzip", compressed(SOUND) + compressed(b"")),
+        ("gzip", compressed(b"") + padding + compressed(SOUND) + padding),
+        ("gzip", compressed(SOUND) + compressed(b"") * 63),
+        ("identity, GZip", compressed(SOUND)),
+        ("gzip,utf-8", compressed(SOUND)),
+        ("deflate", zlib.compress(SOUND) + padding),
+        *((name, SOUND) for name in ("", "identity", "None", "identity, none", " ,", "UTF-8", "utf8", "us-ascii")),
+        *((name, SOUND) for name in ("iso-8859-1", "ISO8859-15", "latin1", "windows-1252", "cp1252")),
+    ]
+    assert failures(check, *rows) == {}
+
+
+def test_bomb_of_many_members() -> None:
+    """All members of a gzip together decode to no more than the limit."""
+    member = compressed(bytes(LIMIT // 10 + 1))
+    error = polled(answer(member * 10, Content_Encoding="gzip"))
+    assert isinstance(error, ProtocolError)
+    assert error.reason == "too_large"
+
+
 def test_no_coding() -> None:
-    """What is cut, false, of several members, surplus or not asked for is refused, and the coding not quoted."""
+    """What is cut, false, surplus, of too many members or not asked for is refused, and the coding not quoted."""
 
     def check(coding: str, body: bytes) -> None:
         error = polled(answer(body, Content_Encoding=coding))
@@ -304,7 +334,10 @@ def test_no_coding() -> None:
         ("gzip", SOUND),
         ("gzip", b""),
         ("gzip", compressed(SOUND)[:-1]),
-        ("gzip", compressed(SOUND) + compressed(b" ")),
+        ("gzip", compressed(SOUND) + b"\0\0{"),
+        ("gzip", compressed(SOUND) + compressed(b" ")[:-1]),
+        ("gzip", compressed(SOUND) + compressed(b"") * 64),
+        ("deflate", zlib.compress(SOUND) * 2),
         ("gzip", compressed(SOUND)[:-8] + bytes(8)),
         ("deflate", compressed(SOUND)),
         ("deflate", zlib.compress(SOUND) + b"{}"),
