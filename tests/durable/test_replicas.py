@@ -13,7 +13,7 @@ from agentjobs_async.batch import BatchItem, FleetLimits, Journal
 from agentjobs_async.batch._store.heartbeat import Heartbeat
 from agentjobs_async.batch._store.schema import OWNERS
 from agentjobs_async.durable import DurableJobs
-from agentjobs_async.testing import Emulator
+from agentjobs_async.testing import Emulator, JobScript
 from tests.batch.silence import NEVER, heartbeat_of
 from tests.durable.listener import Listener, complete
 from tests.held import HeldEmulator
@@ -72,6 +72,21 @@ async def test_unfollowed_elsewhere(
         await listener.ends(1)
         await until(lambda: not session.stats().jobs)
     assert listener.called == [("other", "completed")]
+
+
+async def test_unfollowed_while_another_process_sends(journals: tuple[Journal, Journal]) -> None:
+    """Unfollowing a job that another process is sending waits for the answer to its create, too."""
+    script = JobScript(duration=1e6)
+    async with HeldEmulator(script=script) as emulator, emulator.session(project_id="docs") as session:
+        async with DurableJobs(session, journals[0]) as one, DurableJobs(session, journals[1]) as other:
+            await one.submit("k", "Hello", wait_for_create=False)
+            await emulator.arrived.wait()
+            unfollowing = asyncio.create_task(other.unfollow("k"))
+            await asyncio.wait([unfollowing], timeout=0.2)
+            assert not unfollowing.done()
+            emulator.release.set()
+            assert await unfollowing
+            assert await one.active() == []
 
 
 async def test_abandoned_elsewhere(journals: tuple[Journal, Journal]) -> None:
