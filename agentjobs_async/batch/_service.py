@@ -1,15 +1,18 @@
 """Which service a journal belongs to: the first run records it, and a run with another one is refused."""
 
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from agentjobs_async import AgentJobsSession, InvalidInputError
 from agentjobs_async._text import one_line
 from agentjobs_async._validation import is_loopback
-from agentjobs_async.batch._store.entries import Entries
 from agentjobs_async.session import EMULATOR
 
+if TYPE_CHECKING:  # a command that uses no journal loads no database
+    from agentjobs_async.batch._store.entries import Entries
 
-async def settle_service(session: AgentJobsSession, entries: Entries, *, other_service: bool) -> str | None:
+
+async def settle_service(session: AgentJobsSession, entries: "Entries", *, other_service: bool) -> str | None:
     """Record the service of a session in a journal that has none; refuse the session of another service.
 
     Return a warning in words where the two differ by the port of a loopback host; `None` otherwise.

@@ -33,7 +33,7 @@ from agentjobs_async.cli._input.options import (
     project_option,
     service_options,
 )
-from agentjobs_async.cli._input.service import Service
+from agentjobs_async.cli._input.service import Service, check_service
 from agentjobs_async.cli._input.tasks import Tasks, show_refused
 from agentjobs_async.cli._output.lines import ItemLines, JsonLines
 from agentjobs_async.cli._output.logs import LogLines
@@ -178,11 +178,12 @@ async def _work(
             await file.start(journal)
         display = RunDisplay(screen, JsonLines(screen) if as_json else ItemLines(screen), file)
         session = await stack.enter_async_context(service.session(screen.notice, hooks=display.hooks))
+        await check_service(session, journal, screen.notice, other_service=other_service)
         stack.enter_context(_QueueLogs(screen).shown())
         screen.notice(f"Working on {journal.name}; {shown}. Ctrl-C stops.")
         results: asyncio.Queue[BatchResult | None] = asyncio.Queue()
         kept = {name: limits.get(name, "kept") for name in ("max_sending", "timeout")}
-        worker = BatchWorker(session, journal, on_result=results.put_nowait, other_service=other_service, **kept)
+        worker = BatchWorker(session, journal, on_result=results.put_nowait, **kept)
         await _work_off(context, worker, results, display, chunks=chunks, run_for=run_for, until_done=until_done)
         counts = await _ended_counts(journal) if until_done else None
     if counts is not None:

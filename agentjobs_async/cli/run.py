@@ -11,7 +11,6 @@ from attrs import frozen
 
 from agentjobs_async import AgentJobsSession, InvalidInputError
 from agentjobs_async.batch import Batch, BatchItem, Journal, Refusals, State, Where, run_batch
-from agentjobs_async.batch._service import settle_service
 from agentjobs_async.batch.states import FAILED
 from agentjobs_async.cli._input import own_journals
 from agentjobs_async.cli._input.limits import Duration, kept_limits
@@ -36,7 +35,7 @@ from agentjobs_async.cli._input.options import (
     service_options,
 )
 from agentjobs_async.cli._input.questions import can_ask, confirmed
-from agentjobs_async.cli._input.service import Service
+from agentjobs_async.cli._input.service import Service, check_service
 from agentjobs_async.cli._input.tasks import Refusal, Tasks, show_refused
 from agentjobs_async.cli._output.columns import shortened
 from agentjobs_async.cli._output.hints import show_lost_jobs
@@ -212,9 +211,10 @@ async def _run(
         session = await stack.enter_async_context(service.session(screen.notice, hooks=[*display.hooks, jobs, silence]))
         place = journal or stack.enter_context(own_journals.new_journal(temporary=service.emulated))
         opened = await stack.enter_async_context(own_journals.open_for_run(place, own=is_own, max_tries=max_tries))
-        await _settle_service(screen, service, session, opened, other_service=other_service)
-        timeout = (await kept_limits(screen, opened, limits)).timeout
-        to_wait = service.wait_options(timeout, as_json=as_json)
+        await check_service(session, opened, screen.notice, other_service=other_service)
+        await _show_lost_jobs(screen, service, opened)
+        kept = await kept_limits(screen, opened, limits)
+        to_wait = service.wait_options(kept.timeout, as_json=as_json)
         to_resume = _to_resume(service, settings, run_for=run_for, out=out, report=report, as_json=as_json)
         ending = Ending(context, opened, jobs, lines, display, to_resume, to_wait, max_tries, is_own, as_json)
         context.interruption.last_words.append(ending.last_words)
@@ -225,16 +225,8 @@ async def _run(
         return await open_run.to_the_end(refusals)
 
 
-async def _settle_service(
-    screen: Screen, service: Service, session: AgentJobsSession, journal: Journal, *, other_service: bool
-) -> None:
-    """Refuse another service than the journal's before anything is planned; show what has changed since its last run.
-
-    Raises:
-        InvalidInputError: The journal belongs to another service, and `other_service` does not say that this is meant.
-    """
-    if (warning := await settle_service(session, journal._entries, other_service=other_service)) is not None:
-        screen.notice(f"{warning[:1].upper()}{warning[1:]}.")
+async def _show_lost_jobs(screen: Screen, service: Service, journal: Journal) -> None:
+    """Show how many jobs of the journal ended with an earlier emulator, where this command has one of its own."""
     if service.emulated:
         show_lost_jobs(screen, (await journal.counts())[State.ACTIVE])
 

@@ -5,13 +5,17 @@ import stat
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from attrs import frozen
 
 from agentjobs_async import AgentJobsSession, InvalidInputError, JobRef, PollPolicy
 from agentjobs_async._text import one_line
 from agentjobs_async._validation import checked_bare_id
+from agentjobs_async.batch._service import settle_service
+
+if TYPE_CHECKING:
+    from agentjobs_async.batch import Journal
 
 DEFAULT_TIMEOUT: Final = 1800.0
 """The seconds that each job may take by default."""
@@ -166,6 +170,17 @@ async def _emulated_session(
         notice(f"Emulator at {emulator.base_url}: no real agents; jobs run {_SPEED:g} times as fast.")
         async with emulator.session(project_id=project_id, policy=policy, **settings) as session:
             yield session
+
+
+async def check_service(session: AgentJobsSession, journal: "Journal", notice: Notice, *, other_service: bool) -> None:
+    """Refuse the session of another service than the journal's; show a warning where its port differs.
+
+    Raises:
+        InvalidInputError: The journal belongs to another service, and `other_service` does not say that this is meant.
+    """
+    warning = await settle_service(session, journal._entries, other_service=other_service)
+    if warning is not None:
+        notice(f"{warning[:1].upper()}{warning[1:]}.")
 
 
 def _warn_of_readers(file: str, notice: Notice) -> None:
