@@ -239,7 +239,7 @@ class PollPolicy:
             `outcome_timestamp` (loop time, in seconds) are set. The default is 3.3 s + 3 % of the wait's age, at most
             9 s (from age 190 s on), with ±10 % jitter. `wait_exception` gets `tenacity.TryAgain` for a job not ended.
         retry: Any synchronous tenacity retry strategy. It decides which exceptions of your own get_job are transient;
-            the default is every `OSError`, which includes `TimeoutError`.
+            the default is every `OSError`, which includes `TimeoutError`. An `InvalidInputError` never is.
         not_found_grace: For how many seconds from the start of the first wait under way for the job, or from the last
             response that showed it, a 404 counts as "not visible yet"; 0 for not at all.
         max_bad_answers: How many unusable responses in a row end the waits for a job that no poll of theirs has shown;

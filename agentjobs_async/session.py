@@ -191,7 +191,7 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
 
         Raises:
             InvalidInputError: `job` is not a job, ref or id; or it is an id, and it may be a token or the session has
-                no default project.
+                no default project; or your own `get_job` returned neither an `AgentJob` nor a mapping, or another job.
             AuthError, NotFoundError, RateLimitedError, RejectedError, ServerError: The server refused or failed.
             NotSentError, TransportError: The exchange failed, or took longer than `timeouts.request`.
             ProtocolError: The response does not show this job.

@@ -7,6 +7,7 @@ from attrs import evolve
 
 from agentjobs_async._documents import job_of
 from agentjobs_async._polling.wait_state import Answer
+from agentjobs_async._text import shown_name
 from agentjobs_async._validation import has_surrogates
 from agentjobs_async.errors import AgentJobsError, InvalidInputError, ProtocolError
 from agentjobs_async.models import AgentJob, JobRef, JobStatus, ReadJob
@@ -90,24 +91,43 @@ class GetJobReader:
 
     def answer_of(self, found: object, ref: JobRef) -> Answer:
         """Return the job that `get_job` returned, or the error that its value means."""
-        statuses = self._statuses
         if isinstance(found, AgentJob):
-            job = evolve(found, status=statuses[found.status]) if statuses and found.status in statuses else found
-            texts: object = (job.id, job.status, job.source, job.model, job.pr_link)  # its `raw` is the caller's own
-        else:
-            texts = found
-            try:
-                job = job_of(found, ref.project_id, statuses)
-            except ProtocolError as error:
-                return error.with_traceback(None)
-        if has_surrogates(texts):  # no web service could pass the job on
-            return ProtocolError("bad_json", "get_job returned a lone surrogate")
+            return self._job_found(found, ref)
+        if isinstance(found, Mapping):
+            return self._job_described(found, ref)
+        return InvalidInputError(
+            f"get_job must return an AgentJob, or the service's document as a mapping, not {type(found).__name__}"
+        )
+
+    def _job_found(self, found: AgentJob, ref: JobRef) -> Answer:
+        """Return a job that the program itself made or read; one of another ref is a mistake in the program."""
+        if (found.project_id, found.id) != (ref.project_id, ref.job_id):
+            other = shown_name(found.project_id, found.id)
+            return InvalidInputError(f"get_job returned another job, {other}: return the one that it was asked for")
+        if has_surrogates((found.status, found.source, found.model, found.pr_link)):  # its `raw` is the caller's own
+            return _surrogate_error()
+        status = self._statuses.get(found.status)
+        return found if status is None else evolve(found, status=status)
+
+    def _job_described(self, found: Mapping[str, object], ref: JobRef) -> Answer:
+        """Return the job of a document, which is judged as a server's."""
+        try:
+            job = job_of(found, ref.project_id, self._statuses)
+        except ProtocolError as error:
+            return error.with_traceback(None)
+        if has_surrogates(found):
+            return _surrogate_error()
         if job.id != ref.job_id:
             return ProtocolError("wrong_id", "get_job returned another job than this one")
         return job
 
     def forget(self, ref: JobRef) -> None:
         """Do nothing: a `get_job` is not told when a job is no longer polled."""
+
+
+def _surrogate_error() -> ProtocolError:
+    """Return the error of a job that no web service could pass on."""
+    return ProtocolError("bad_json", "get_job returned a lone surrogate")
 
 
 def without_own_frame(error: E) -> E:

@@ -44,7 +44,8 @@ async def wait_for_job(
             `raw`), the last included. The first error that it raises is logged; none ends the wait.
 
     Raises:
-        InvalidInputError: An argument is invalid, before any poll; or `policy.wait` returned an invalid delay.
+        InvalidInputError: An argument is invalid, before any poll; `policy.wait` returned an invalid delay; or
+            `get_job` returned neither an `AgentJob` nor a mapping, or a job of another ref.
         WaitTimeoutError: `timeout` seconds have passed.
         ProtocolError: No poll has shown the job, and `policy.max_bad_answers` responses in a row were unusable; or one
             has, and unusable responses have lasted for `policy.answer_grace` seconds.

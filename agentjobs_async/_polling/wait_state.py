@@ -6,7 +6,14 @@ from typing import Final
 from attrs import evolve
 
 from agentjobs_async._text import shown_name, shown_status
-from agentjobs_async.errors import NotSentError, ProtocolError, ResponseError, TransportError, WaitTimeoutError
+from agentjobs_async.errors import (
+    InvalidInputError,
+    NotSentError,
+    ProtocolError,
+    ResponseError,
+    TransportError,
+    WaitTimeoutError,
+)
 from agentjobs_async.models import TERMINAL, AgentJob, JobRef, ReadJob
 from agentjobs_async.policy import PollPolicy, accepts, created_by, delay_of, parts_of
 from agentjobs_async.telemetry.observers import GuardedCallback, logger
@@ -112,6 +119,8 @@ class WaitState:
         if isinstance(error, ProtocolError) or (isinstance(error, ResponseError) and not _is_transient(error.status)):
             return self._ends_by_refusal(policy, error, now)
         self.bad_answers = 0
+        if isinstance(error, InvalidInputError):
+            return True  # a mistake in the program, such as a `get_job` that returns `None`: it would come again
         # Else it is an exception of the caller's own `get_job`, which `policy.retry` judges.
         transient = isinstance(error, NotSentError | TransportError | ResponseError)
         return not (transient or accepts(policy.retry, self, error, now))

@@ -8,11 +8,13 @@ from typing import Any, Final
 from unittest.mock import AsyncMock
 
 import pytest
+import tenacity
 
 from agentjobs_async import AgentJob, InvalidInputError, JobRef, JobStatus, JobTracker, ProtocolError, wait_for_job
 from agentjobs_async.models import JobSource
-from tests.polled import DONE, REF, Polled, every, in_memory
+from tests.polled import ACTIVE, DONE, REF, Polled, every, in_memory
 from tests.rows import failures_at_once
+from tests.scripted import session_of
 
 
 async def read(_ref: JobRef) -> AgentJob:
@@ -83,9 +85,7 @@ async def test_what_is_not_async() -> None:
 
 async def test_what_it_may_give() -> None:
     """It gives an `AgentJob`, taken as it is, or the service's document as a mapping."""
-    elsewhere = AgentJob("job_1", "elsewhere", "completed", raw={"id": "job_1", "more": 1})
-    for job in (DONE, elsewhere):
-        assert all(got is job for got in await read_by_both(Polled(job)))
+    assert all(got is DONE for got in await read_by_both(Polled(DONE)))
     document = {"id": "job_1", "status": "completed"}
     for got in await read_by_both(Polled(document)):
         assert (got.id, got.project_id, got.status, got.raw) == ("job_1", "docs", JobStatus.COMPLETED, document)
@@ -93,7 +93,7 @@ async def test_what_it_may_give() -> None:
 
 @in_memory
 async def test_what_it_may_not_give() -> None:
-    """Anything but the job asked for is a bad answer."""
+    """A document that is not the job asked for is a bad answer, as a server's is."""
 
     async def check(found: object, reason: str) -> None:
         async with JobTracker(by_tracker := Polled(found), policy=every(1)) as tracker:
@@ -104,14 +104,41 @@ async def test_what_it_may_not_give() -> None:
                 assert caught.value.reason == reason
         assert len(by_tracker.asked) == len(by_itself.asked) == 5
 
-    rows: list[tuple[object, str]] = [
-        (AgentJob("job_2", "docs", "completed"), "wrong_id"),
-        ({"id": "job_2", "status": "completed"}, "wrong_id"),
-    ]
+    rows: list[tuple[object, str]] = [({"id": "job_2", "status": "completed"}, "wrong_id")]
     odd = [
         AgentJob("job_1", "docs", "active", JobSource(ref="\ud800")),
         {"id": "job_1", "status": "done", "x": ["\ud800"]},
     ]
     rows += [(found, "bad_json") for found in odd]
-    rows += [(found, "schema") for found in ({"id": "job_1"}, None, [DONE], 5)]
+    rows += [(found, "schema") for found in ({"id": "job_1"}, {})]
+    assert await failures_at_once(check, *rows) == {}
+
+
+@in_memory
+async def test_mistakes_in_the_program() -> None:
+    """What is neither job nor mapping, or a job of another ref, ends waits and reads at its first poll, told by name.
+
+    It does so after a good answer, too, and where `policy.retry` takes every exception for a passing one.
+    """
+    policy = every(1, retry=tenacity.retry_always)
+
+    async def check(found: object, words: str) -> None:
+        async with JobTracker(by_tracker := Polled(ACTIVE, found), policy=policy) as tracker:
+            free = wait_for_job(REF, get_job=(by_itself := Polled(ACTIVE, found)), policy=policy)
+            async with session_of(get_job=Polled(found)) as session:
+                for waiting in (tracker.wait_for_job(REF), free, session.get_job(REF)):
+                    with pytest.raises(InvalidInputError, match=words) as caught:
+                        await waiting
+                    assert caught.value.ref == REF
+        assert len(by_tracker.asked) == len(by_itself.asked) == 2
+
+    rows: list[tuple[object, str]] = [
+        (None, "not NoneType"),
+        ([DONE], "not list"),
+        (5, "not int"),
+        (b"{}", "not bytes"),
+        (AgentJob("job_2", "docs", "completed"), "another job, docs/job_2"),
+        (AgentJob("job_1", "elsewhere", "completed"), "another job, elsewhere/job_1"),
+        (AgentJob("", "docs", "completed"), "another job, docs/"),
+    ]
     assert await failures_at_once(check, *rows) == {}
