@@ -27,6 +27,7 @@ _ABSOLUTE: Final = re.compile(
     r"https?://(?:[^ \\/?#@:\[\]]+|\[[0-9a-f:.]+\])(?::(?P<port>[0-9]{0,5}))?(?:[/?#][^ \\]*)?",
     re.IGNORECASE | re.ASCII,
 )
+_WHITE_SPACE: Final = re.compile(r"\s")
 _OF_A_TOKEN: Final = re.compile(r"/|~[.~]")  # of both forms of `JobRef.to_token`, and of signed ones
 _LAST_PORT: Final = 65_535  # TCP's 16 bits
 
@@ -75,8 +76,14 @@ def checked_bare_id(value: object) -> str:
     """Return `value`, a job id passed without its project.
 
     Raises:
-        InvalidInputError: `value` is not an id, or contains `/`, `~.` or `~~`, so that it may as well be a token.
+        InvalidInputError: `value` is not an id; or contains white space, so that it may as well be a prompt, which is
+            not quoted; or `/`, `~.` or `~~`, so that it may be a token.
     """
+    if isinstance(value, str) and _WHITE_SPACE.search(value):
+        raise InvalidInputError(
+            "job_id contains white space: pass it to create_job if it is a prompt, JobRef(project_id, job_id) if it is"
+            " an id"
+        )
     job_id = checked_id("job_id", value)
     if mark := _OF_A_TOKEN.search(job_id):
         raise InvalidInputError(

@@ -53,6 +53,7 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
 
     Methods that take a `job` accept an `AgentJob`, a `JobRef`, or the id of a job of the session's project. An id with
     `/`, `~.` or `~~` is refused, since it may be a token: pass `JobRef.from_token(text)` or `JobRef(project_id, text)`.
+    So is one with white space, which may be a prompt for `create_job`.
 
     Args:
         base_url: Address of the service: https, or plain http to loopback. `None` reads `AGENTJOBS_BASE_URL`.
@@ -190,8 +191,9 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
         earlier request had used broke before a byte of the response: most often the server had closed it.
 
         Raises:
-            InvalidInputError: `job` is not a job, ref or id; or it is an id, and it may be a token or the session has
-                no default project; or your own `get_job` returned neither an `AgentJob` nor a mapping, or another job.
+            InvalidInputError: `job` is not a job, ref or id; or it is an id, and it may be a token or a prompt, or the
+                session has no default project; or your own `get_job` returned neither an `AgentJob` nor a mapping, or a
+                job of another ref.
             AuthError, NotFoundError, RateLimitedError, RejectedError, ServerError: The server refused or failed.
             NotSentError, TransportError: The exchange failed, or took longer than `timeouts.request`.
             ProtocolError: The response does not show this job.

@@ -43,6 +43,7 @@ from agentjobs_async import (
     __version__,
 )
 from agentjobs_async.testing import Emulator, JobScript
+from agentjobs_async.web import job_events, sse_events
 from tests.polled import REF, clock
 from tests.rows import failures, failures_in_turn
 from tests.scripted import KEY, SERVICE, Reply, Scripted, job, session_of
@@ -171,6 +172,7 @@ def test_settings_that_make_no_sense() -> None:
     assert failures(check, *((name, value) for name, values in SETTINGS.items() for value in values)) == {}
 
 
+PROMPTS = ("Fix it", "Fix a/b\nand c", " job_1", "job_1\n", "Fix\u00a0it", "Fix it " * 100)
 BAD_TIMEOUTS = (0, -1, True, float("nan"), float("inf"), "5", 10**400)
 ARGUMENTS: list[tuple[str, Callable[[AgentJobsSession, Any], Any], tuple[object, ...]]] = [
     ("prompt", lambda s, value: s.create_job(value), ("", " \n", "\ud800", None, b"x")),
@@ -182,6 +184,15 @@ ARGUMENTS: list[tuple[str, Callable[[AgentJobsSession, Any], Any], tuple[object,
     ("job_id", lambda s, value: s.get_job(value), ("", ".", "a\x7f", "x" * 513)),
     (r"JobRef.from_token.* JobRef\(", lambda s, value: s.wait_for_job(value), ("docs/job_1", "a/b/c", "docs~.job_1")),
     ("as tokens do", lambda s, value: s.watch(value), ("docs/job_1", "docs~.job_1", "docs~~job_1.aSXw8Q.2jmj")),
+    ("create_job", lambda s, value: s.get_job(value), PROMPTS),
+    ("create_job", lambda s, value: s.wait_for_job(value), PROMPTS),
+    ("create_job", lambda s, value: s.watch(value), PROMPTS),
+    ("create_job", lambda s, value: s.as_completed([value]), PROMPTS),
+    ("create_job", lambda s, value: s.updates(value), PROMPTS),
+    ("create_job", lambda s, value: s.notify(value), PROMPTS),
+    ("create_job", lambda s, value: s.estimate(value), PROMPTS),
+    ("create_job", lambda s, value: sse_events(s, value, timeout=1), PROMPTS),
+    ("create_job", lambda s, value: job_events(s, value, timeout=1), PROMPTS),
     ("job", lambda s, value: s.wait_for_job(value), (None, 5, b"job_1", {})),
     ("timeout", lambda s, value: s.wait_for_job(REF, timeout=value), BAD_TIMEOUTS),
     ("on_update", lambda s, value: s.wait_for_job(REF, on_update=value), (5, asyncio.sleep)),
@@ -206,6 +217,20 @@ async def test_arguments_that_make_no_sense() -> None:
             await session.create_job("")
         assert caught.value.outcome is CreateOutcome.NOT_SENT
     assert (emulator.requests, emulator.connections) == ((), 0)
+
+
+async def test_a_prompt_is_no_job() -> None:
+    """A prompt passed as a job is not quoted; an id with white space is taken from the service, and in a ref."""
+    async with Scripted(job("active", "my job"), job("completed", "my job")) as server, server.session() as session:
+        created = await session.create_job("Fix it")
+        assert created.ref == JobRef("docs", "my job")
+        for target in (created, created.ref):
+            assert (await session.wait_for_job(target)).succeeded
+        for prompt in ("Fix my bug", "Fix\nmy bug", "Fix my/bug"):
+            with pytest.raises(InvalidInputError, match="create_job") as caught:
+                await session.get_job(prompt)
+            assert "bug" not in str(caught.value)
+    assert server.requests[-1].line == "GET /v2/agent/docs/job/my%20job HTTP/1.1"
 
 
 async def test_plain_http_by_request() -> None:

@@ -211,7 +211,7 @@ class Journal:
 
         Raises:
             InvalidInputError: Both or neither of `job_id` and `send_again` are given, `job_id` can't be an id or may be
-                a token, there is no such row, or it is neither unknown nor active by an earlier `job_id`.
+                a token or a prompt, there is no such row, or it is neither unknown nor active by an earlier `job_id`.
         """
         if (job_id is None) != send_again:
             raise InvalidInputError("give either job_id, or send_again=True")

@@ -146,7 +146,7 @@ async def test_resolve(journal: Journal) -> None:
     await journal.resolve("k2", job_id=JobRef("web", "a/job_8"))
     row = (await journal.rows(State.ACTIVE))[1]
     assert (row.project_id, row.job_id) == ("web", "a/job_8")
-    bad_ids: list[Any] = ["..", "https://x.example/job", "web/job_8", 5]
+    bad_ids: list[Any] = ["..", "https://x.example/job", "web/job_8", "Fix it", 5]
     for settings in ({}, {"job_id": "x", "send_again": True}, *({"job_id": bad} for bad in bad_ids)):
         with pytest.raises(InvalidInputError):
             await journal.resolve("k0", **settings)
