@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from copy import deepcopy
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 from urllib.parse import quote, unquote
 
-from attrs import asdict, field, frozen
+from attrs import asdict, evolve, field, frozen
 
 from agentjobs_async._job_json import JOB_SCHEMA, REF_SCHEMA, checked_document, pydantic_schema
 from agentjobs_async._text import one_line
@@ -139,7 +139,8 @@ class AgentJob:
         raw: The document as a plain dict, with the key masked if the server echoed it. It is no part of a job's
             equality, repr and JSON. Waits for one job share it: copy it before you change it.
         label: The text that `create_job` was given to name this job in events, its own and those of waits for it.
-            `None` without one, and for every job that was read. It is no part of a job's equality, repr and JSON.
+            Waits and reads pass it on from the `AgentJob` that they are given; several waits for one job, that of the
+            first one with a label. `None` without one. It is no part of a job's equality, repr and JSON.
     """
 
     id: str
@@ -249,3 +250,15 @@ class ReadJob:
     job: AgentJob
     retry_after: float | None = None
     is_large: bool = False
+
+
+T = TypeVar("T")
+
+
+def with_label(answer: T, label: str | None) -> T:
+    """Return `answer`; if it is, or has, a job, and there is a label, one whose job has that."""
+    if label is None:
+        return answer
+    if isinstance(answer, ReadJob):
+        return evolve(answer, job=with_label(answer.job, label))
+    return evolve(answer, label=label) if isinstance(answer, AgentJob) and answer.label != label else answer

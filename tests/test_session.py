@@ -41,6 +41,7 @@ from agentjobs_async import (
     SessionClosedError,
     WaitTimeoutError,
     __version__,
+    wait_for_job,
 )
 from agentjobs_async.testing import Emulator, JobScript
 from agentjobs_async.web import job_events, sse_events
@@ -231,6 +232,27 @@ async def test_a_prompt_is_no_job() -> None:
                 await session.get_job(prompt)
             assert "bug" not in str(caught.value)
     assert server.requests[-1].line == "GET /v2/agent/docs/job/my%20job HTTP/1.1"
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("own", [False, True])
+async def test_label_of_a_job_that_is_waited_for(own: bool) -> None:  # noqa: FBT001 - a parameter of the test
+    """A job keeps its label in what each way to run, wait and read shows, over HTTP and by a `get_job` of one's own."""
+    shown: list[AgentJob] = []
+    async with Emulator(script=JobScript(duration=20)) as emulator, emulator.session(project_id="docs") as reader:
+        settings = {"get_job": reader.get_job} if own else {}
+        async with emulator.session(project_id="docs", **settings) as session:
+            shown.append(await session.run_job("Fix it", label="order-17", on_update=shown.append))
+            job = await session.create_job("Fix it", label="order-17")
+            shown.append(await session.get_job(job))
+            async with session.as_completed([job]) as finished, session.updates(job) as changes:
+                shown.extend([change async for change in changes])
+                shown.extend([result.result() async for result in finished])
+            free = await session.create_job("Fix it", label="order-17")
+            shown.append(await wait_for_job(free, get_job=reader.get_job, on_update=shown.append))
+            assert (await session.get_job(job.ref)).label is None
+    assert [found.label for found in shown] == ["order-17"] * 10
+    assert sum(found.is_terminal for found in shown) == 6
 
 
 async def test_plain_http_by_request() -> None:

@@ -106,7 +106,7 @@ IMPORTERS = {
 # What modules share beyond their public names.
 WITHIN_THE_PACKAGE = {
     "errors": {"JournalReason", "NotSentReason", "ProtocolReason", "describe"},
-    "models": {"ReadJob", "TERMINAL"},
+    "models": {"ReadJob", "TERMINAL", "with_label"},
     "session": {"EMULATOR"},
     "web.events": {"HEARTBEAT", "frame"},
 }

@@ -6,7 +6,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Final, Literal
 
 import tenacity
-from attrs import evolve, field, frozen
+from attrs import field, frozen
 from yarl import URL
 
 from agentjobs_async._http.progress import Progress
@@ -24,7 +24,7 @@ from agentjobs_async.errors import (
     RateLimitedError,
     ServerError,
 )
-from agentjobs_async.models import AgentJob
+from agentjobs_async.models import AgentJob, with_label
 from agentjobs_async.telemetry.observers import checked_observer, logger
 
 if TYPE_CHECKING:  # loaded with the first hook
@@ -117,7 +117,7 @@ class Create:
         if isinstance(result, AgentJobsError):
             self._report(result.outcome or CreateOutcome.UNKNOWN, result)
             return result
-        job = result if self._request.label is None else evolve(result, label=self._request.label)
+        job = with_label(result, self._request.label)
         if self._hooks is not None:
             self._hooks.created(job, self._clock() - self._started, self._progress.tries)
         return job

@@ -11,7 +11,7 @@ from agentjobs_async._http.transport import Transport
 from agentjobs_async._http.urls import PathTemplate, service_text
 from agentjobs_async._loop.cancel_scope import CancelScope
 from agentjobs_async.errors import AgentJobsError
-from agentjobs_async.models import AgentJob, JobRef, ReadJob
+from agentjobs_async.models import AgentJob, JobRef, ReadJob, with_label
 
 if TYPE_CHECKING:  # loaded with the first hook
     from agentjobs_async.telemetry.hooks import Hooks
@@ -62,21 +62,25 @@ class Service:
         url = self._create_path.url(request.project_id)
         return await Create(request, url, self._transport, self._decoder, hooks).run(group)
 
-    async def read(self, ref: JobRef) -> AgentJob | ReadJob | AgentJobsError:
-        """Return the job as the service shows it now, or the error of this one exchange.
+    async def read(self, ref: JobRef, label: str | None) -> AgentJob | ReadJob | AgentJobsError:
+        """Return the job as the service shows it now, with `label`, or the error of this one exchange.
 
         It is sent once more where a kept connection broke before a byte of the answer. A poll is not: it is its own
         repetition, and the next one is due soon.
         """
         response = await self._transport.read(self._get_path.url(ref.project_id, ref.job_id), repeats=True)
-        return response if isinstance(response, AgentJobsError) else self._decoder.read(response, ref)
+        if isinstance(response, AgentJobsError):
+            return response
+        return with_label(self._decoder.read(response, ref), label)
 
     def poll(self, ref: JobRef) -> Awaitable[Response | AgentJobsError]:
         """Begin one read of a job that is polled; `answer_of` says what its result means."""
         return self._transport.read(self._get_path.url(ref.project_id, ref.job_id))
 
-    def answer_of(self, found: Response | AgentJobsError, ref: JobRef) -> AgentJob | ReadJob | AgentJobsError:
-        """Return what the decoder's `read` would return, or the equal job that it returned the last time.
+    def answer_of(
+        self, found: Response | AgentJobsError, ref: JobRef, label: str | None
+    ) -> AgentJob | ReadJob | AgentJobsError:
+        """Return what the decoder's `read` would return, with `label`, or the equal job that was returned before.
 
         Nearly all polls find a job as the one before did, byte for byte. Decoding takes a fifth of a poll's CPU
         (`benchmarks/bench_requests.py`); comparing the bytes takes next to none.
@@ -84,9 +88,9 @@ class Service:
         if isinstance(found, AgentJobsError):
             return found
         last = self._last.get(ref)
-        if last is not None and found.body == last[0] and _says_no_more_than_its_body(found):
+        if last is not None and found.body == last[0] and last[1].label == label and _says_no_more_than_its_body(found):
             return last[1]
-        answer = self._decoder.read(found, ref)
+        answer = with_label(self._decoder.read(found, ref), label)
         if isinstance(answer, AgentJob) and not answer.is_terminal and self._may_be_kept(found):
             self._last[ref] = found.body, answer
         elif last is not None:

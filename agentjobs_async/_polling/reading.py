@@ -10,7 +10,7 @@ from agentjobs_async._polling.wait_state import Answer
 from agentjobs_async._text import shown_name
 from agentjobs_async._validation import has_surrogates
 from agentjobs_async.errors import AgentJobsError, InvalidInputError, ProtocolError
-from agentjobs_async.models import AgentJob, JobRef, JobStatus, ReadJob
+from agentjobs_async.models import AgentJob, JobRef, JobStatus, ReadJob, with_label
 
 GetJob = Callable[[JobRef], Awaitable[AgentJob | Mapping[str, object]]]
 """Reads a job: an async callable that returns an `AgentJob`, or the service's document as a mapping."""
@@ -30,8 +30,8 @@ class Reader(Protocol):
 
     longest_poll: float
 
-    async def read(self, ref: JobRef) -> Answer:
-        """Return the job as it is now, or the error of this read."""
+    async def read(self, ref: JobRef, label: str | None) -> Answer:
+        """Return the job as it is now, with `label` if that is not `None`, or the error of this read."""
         ...
 
     def poll(self, ref: JobRef) -> Awaitable[Any]:
@@ -41,8 +41,8 @@ class Reader(Protocol):
         """
         ...
 
-    def answer_of(self, found: Any, ref: JobRef) -> Answer:
-        """Return the job that a poll has found, or the error that its result means."""
+    def answer_of(self, found: Any, ref: JobRef, label: str | None) -> Answer:
+        """Return the job that a poll has found, with `label` as in `read`, or the error that its result means."""
         ...
 
     def forget(self, ref: JobRef) -> None:
@@ -71,10 +71,10 @@ class GetJobReader:
         self._get_job = get_job
         self._statuses = statuses or {}
 
-    async def read(self, ref: JobRef) -> Answer:
+    async def read(self, ref: JobRef, label: str | None) -> Answer:
         """Return the job as it is now, or the error of this read."""
         try:
-            return self.answer_of(await self.poll(ref), ref)
+            return self.answer_of(await self.poll(ref), ref, label)
         except Exception as error:  # noqa: BLE001 - a value, as of any other reader: the caller raises it
             return error
 
@@ -89,12 +89,12 @@ class GetJobReader:
             return reading
         raise InvalidInputError(f"get_job must be async: it returned {type(reading).__name__}, which cannot be awaited")
 
-    def answer_of(self, found: object, ref: JobRef) -> Answer:
+    def answer_of(self, found: object, ref: JobRef, label: str | None) -> Answer:
         """Return the job that `get_job` returned, or the error that its value means."""
         if isinstance(found, AgentJob):
-            return self._job_found(found, ref)
+            return with_label(self._job_found(found, ref), label)
         if isinstance(found, Mapping):
-            return self._job_described(found, ref)
+            return with_label(self._job_described(found, ref), label)
         return InvalidInputError(
             f"get_job must return an AgentJob, or the service's document as a mapping, not {type(found).__name__}"
         )
@@ -176,6 +176,11 @@ def job_or_ref(job: object, wanted: str = "an AgentJob or a JobRef") -> AgentJob
     if isinstance(job, Coroutine):
         job.close()  # else Python warns that it was never awaited
     raise InvalidInputError(f"job must be {wanted}, not {type(job).__name__}{hint}")
+
+
+def label_of(target: AgentJob | JobRef) -> str | None:
+    """Return the label of a job; `None` without one, and for a ref."""
+    return target.label if isinstance(target, AgentJob) else None
 
 
 def ref_of(target: AgentJob | JobRef) -> JobRef:

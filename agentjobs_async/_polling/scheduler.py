@@ -17,13 +17,13 @@ from agentjobs_async._polling.backpressure import RememberedPauses
 from agentjobs_async._polling.deadlines import Deadlines
 from agentjobs_async._polling.pace import PollLimits
 from agentjobs_async._polling.queue import PollQueue
-from agentjobs_async._polling.reading import Reader, with_ref
+from agentjobs_async._polling.reading import Reader, label_of, with_ref
 from agentjobs_async._polling.stats import Counters, TrackerStats
 from agentjobs_async._polling.tracked import Tracked, Watch
 from agentjobs_async._polling.wait_state import CUT, Durations
 from agentjobs_async._polling.workers import Workers
 from agentjobs_async.errors import AgentJobsError, TransportError, WaitTimeoutError
-from agentjobs_async.models import AgentJob, JobRef
+from agentjobs_async.models import AgentJob, JobRef, with_label
 from agentjobs_async.policy import PollBudget, PollPolicy
 
 if TYPE_CHECKING:  # loaded with the first hook
@@ -62,7 +62,7 @@ class Scheduler:
     def attach(self, waiter: Watch, target: AgentJob | JobRef) -> None:
         """Start a wait. The waiter is told the last known state at once; a job known to have ended needs no poll."""
         job, ref = (target, target.ref) if isinstance(target, AgentJob) else (None, target)
-        label = None if job is None else job.label
+        label = label_of(target)
         if self._hooks is not None:
             self._hooks.wait_started(waiter, ref, label)
         if job is not None and job.is_terminal:
@@ -76,9 +76,9 @@ class Scheduler:
         if tracked is None:
             tracked = self._track(ref, job, now)
         tracked.join(waiter)
-        tracked.label = tracked.label or label  # polls serve all waits: they have the first label of any
+        tracked.add_label(label)  # polls serve all waits: they have the first label of any
         self._deadlines.add(waiter)
-        known = job or tracked.job
+        known = with_label(job or tracked.job, tracked.label)
         if known is not None:
             waiter.on_job(known, known)  # last: the caller's callback may end this wait, or begin others
 

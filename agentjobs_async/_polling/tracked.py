@@ -8,7 +8,7 @@ from agentjobs_async._polling.reading import as_runtime_error
 from agentjobs_async._polling.stats import Second
 from agentjobs_async._polling.wait_state import WaitState
 from agentjobs_async.errors import SessionClosedError
-from agentjobs_async.models import AgentJob, JobRef
+from agentjobs_async.models import AgentJob, JobRef, with_label
 from agentjobs_async.telemetry.observers import GuardedCallback, call_in
 
 _STOPPED: Final = "a strategy or get_job raised StopIteration"
@@ -130,7 +130,6 @@ class Tracked(WaitState):
         waiters: One waiter inline, a dict without values from the second on, `None` when all have left.
         wants_states: Whether some waiter, present or past, wants each state of the job; a plain `Watch` wants the end.
         notified: Whether `notify` was called while its poll was in flight: that may have missed the news.
-        label: The first label that one of its waits came with, for events; `None` without one.
         seen_second: The `Second` in which it was last observed; `Counters` counts it there.
         patience_seconds: How long a poll of it may hang while others wait, once one was cut; 0.0 before.
         mark: Its place among the due jobs, until a poll shows it or fails. A refused one keeps it.
@@ -155,13 +154,11 @@ class Tracked(WaitState):
     REMOVED = -4
 
     __slots__ = (
-        *("bucket", "label", "mark", "notified", "patience_seconds", "seen_second", "waiters"),
-        *("wants_states", "worker"),
+        *("bucket", "mark", "notified", "patience_seconds", "seen_second", "waiters", "wants_states", "worker"),
     )
 
     def __init__(self, ref: JobRef, job: AgentJob | None, now: float, second: Second) -> None:
         super().__init__(ref, job, now)
-        self.label: str | None = None
         self.seen_second = second
         self.waiters: Any = None
         self.wants_states = self.notified = False
@@ -205,6 +202,11 @@ class Tracked(WaitState):
             waiters[waiter] = None
         else:
             self.waiters = {waiters: None, waiter: None}
+
+    def add_label(self, label: str | None) -> None:
+        """Label the job as a later wait does, unless it has a label."""
+        if self.label is None and label is not None:
+            self.label, self.job = label, with_label(self.job, label)
 
     def leave(self, waiter: Watch) -> bool:
         """Remove a waiter; return whether it was the last."""

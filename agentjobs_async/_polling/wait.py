@@ -63,7 +63,7 @@ async def wait_for_job(
             wait.polls += 1
             wait.polling = True
             try:
-                answer = reader.answer_of(await reader.poll(wait.ref), wait.ref)
+                answer = reader.answer_of(await reader.poll(wait.ref), wait.ref, wait.label)
             except Exception as error:  # noqa: BLE001 - an answer as well: `act_on` says whether it ends the wait
                 answer = without_own_frame(error)
             wait.polling = False

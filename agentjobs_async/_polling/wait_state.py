@@ -38,6 +38,7 @@ class WaitState:
     Attributes:
         ref: The job's ref.
         job: The job as it was shown last, or given; `None` before. Its `raw` is empty where that was large.
+        label: That of the first job with a label that a wait was given, for all jobs that are shown; `None` without.
         started: When the oldest wait for the job started.
         created: As in `PollHistory`.
         seen: When an answer last showed the job not ended; before the first one, `started`.
@@ -51,13 +52,14 @@ class WaitState:
     """
 
     __slots__ = (
-        *("bad_answers", "created", "due", "error", "job", "not_before", "polls", "ref", "refused_since", "seen"),
-        *("shown", "started"),
+        *("bad_answers", "created", "due", "error", "job", "label", "not_before", "polls", "ref", "refused_since"),
+        *("seen", "shown", "started"),
     )
 
     def __init__(self, ref: JobRef, job: AgentJob | None, now: float) -> None:
         self.ref = ref
         self.job = job
+        self.label = None if job is None else job.label
         self.started = self.seen = self.not_before = self.due = now
         self.created = now if job is None else min(now, created_by(job, now))
         self.polls = self.shown = self.bad_answers = 0

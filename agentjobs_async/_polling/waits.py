@@ -10,7 +10,7 @@ from attrs import evolve
 from agentjobs_async._loop.cancel_scope import CancelScope, ScopeGroup, wait_until_left
 from agentjobs_async._loop.loop_binding import LoopBinding
 from agentjobs_async._polling.pace import PollLimits
-from agentjobs_async._polling.reading import OnUpdate, Reader, job_or_raise, job_or_ref, ref_of, with_ref
+from agentjobs_async._polling.reading import OnUpdate, Reader, job_or_raise, job_or_ref, label_of, ref_of, with_ref
 from agentjobs_async._polling.scheduler import Scheduler
 from agentjobs_async._polling.stats import TrackerStats
 from agentjobs_async._polling.tracked import Watch, WatchWithUpdates
@@ -304,13 +304,13 @@ class Waits(Generic[JobLike]):
 
     async def _read_once(self, target: AgentJob | JobRef) -> AgentJob:
         ref = ref_of(target)
-        return job_or_raise(await self._answer_once(ref), ref)
+        return job_or_raise(await self._answer_once(ref, label_of(target)), ref)
 
-    async def _answer_once(self, ref: JobRef) -> Answer:
+    async def _answer_once(self, ref: JobRef, label: str | None) -> Answer:
         answer: Answer | None = None
         with CancelScope(None, self._scopes) as scope:
             async with self._slots:
-                answer = await self._reader.read(ref)
+                answer = await self._reader.read(ref, label)
         return answer if answer is not None else scope.reason or SessionClosedError("the session was closed meanwhile")
 
     async def _end_waits(self, error: SessionClosedError) -> None:

@@ -173,7 +173,7 @@ class Workers:
                 is_first = False
                 self.dispatch()  # this worker has found work, so that the next one may start
             try:
-                answer: Answer | BaseException = answer_of(await poll(tracked.ref), tracked.ref)
+                answer: Answer | BaseException = answer_of(await poll(tracked.ref), tracked.ref, tracked.label)
             except BaseException as error:  # a callable may raise anything; only its own job ends by it
                 if self._ends_worker(worker, error, cut=worker.tracked is not tracked):
                     raise

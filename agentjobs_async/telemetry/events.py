@@ -259,8 +259,8 @@ Event = (
 
 - `project`: the id of the project; the empty string where a `run_job` names none.
 - `name`: the token of the job, printable also where the job was made by hand; `None` before there is a job.
-- `label`: the label that `create_job` or `run_job` was given; of waits and polls, that of the `AgentJob` that a
-  wait was given. `None` without one, or where waits were given a `JobRef` or an id only.
+- `label`: the label that `create_job` or `run_job` was given; of a wait, that of the `AgentJob` that it was given; of
+  polls, the first of those. `None` without one, or where waits were given a `JobRef` or an id only.
 
 Events of waits and polls have `source`, a number for the session or tracker in this process: two of them may wait for
 jobs of one name. It is no part of an event's equality and repr.

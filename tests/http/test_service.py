@@ -44,13 +44,24 @@ def response(body: bytes = ACTIVE, status: int = 200, *, whole: bool = True, **h
 def test_an_unchanged_response() -> None:
     """The same bytes give the same object; after other bytes, it is made anew."""
     polling = service()
-    first = polling.answer_of(response(), REF)
+    first = polling.answer_of(response(), REF, None)
     assert isinstance(first, AgentJob)
-    assert polling.answer_of(response(), REF) is first
-    assert polling.answer_of(response(ACTIVE + b" "), REF) == first
-    again = polling.answer_of(response(), REF)
+    assert polling.answer_of(response(), REF, None) is first
+    assert polling.answer_of(response(ACTIVE + b" "), REF, None) == first
+    again = polling.answer_of(response(), REF, None)
     assert again == first
     assert again is not first
+
+
+def test_the_label_of_an_unchanged_response() -> None:
+    """A job bears the label that is asked for, from then on as one object, whether or not its bytes have changed."""
+    polling = service()
+    answers = [polling.answer_of(response(), REF, label) for label in (None, "a", "a", "b")]
+    assert [answer.label for answer in answers if isinstance(answer, AgentJob)] == [None, "a", "a", "b"]
+    assert answers[1] is answers[2]
+    delayed = polling.answer_of(response(Retry_After="7"), REF, "b")
+    assert isinstance(delayed, ReadJob)
+    assert (delayed.job.label, delayed.retry_after) == ("b", 7.0)
 
 
 def test_the_same_bytes_in_another_response() -> None:
@@ -58,8 +69,8 @@ def test_the_same_bytes_in_another_response() -> None:
 
     def check(other: Response) -> None:
         polling = service()
-        polling.answer_of(response(), REF)
-        answer = polling.answer_of(other, REF)
+        polling.answer_of(response(), REF, None)
+        answer = polling.answer_of(other, REF, None)
         assert type(answer) is type(DECODER.read(other, REF))
         assert isinstance(answer, ReadJob | AgentJobsError)
 
@@ -85,7 +96,7 @@ def test_any_history(responses: list[Response]) -> None:
     """Whatever came before, a response means what it means alone."""
     polling = service()
     for one in responses:
-        assert _shown(polling.answer_of(one, REF)) == _shown(DECODER.read(one, REF))
+        assert _shown(polling.answer_of(one, REF, None)) == _shown(DECODER.read(one, REF))
 
 
 def _shown(answer: Any) -> object:
@@ -99,8 +110,8 @@ def test_what_is_not_kept() -> None:
 
     def check(body: bytes) -> None:
         polling = service()
-        polling.answer_of(response(), REF)
-        polling.answer_of(response(body), REF)
+        polling.answer_of(response(), REF, None)
+        polling.answer_of(response(body), REF, None)
         assert polling._last == {}
 
     assert failures(check, ECHO, LARGE, NESTED, COMPLETED) == {}

@@ -67,6 +67,25 @@ async def test_labels_of_waits() -> None:
     assert starts == [label for kind, label in labels if kind is WaitEnded] == [None, "a", "b", "c", None]
     polled = [label for kind, label in labels if kind in {JobPolled, JobChanged}]
     assert polled == ["a", "a", "a", None]
+    assert [event.job.label for event in events if isinstance(event, JobPolled | JobChanged)] == polled
+    assert [wait.result().label for wait in waits] == ["a", "a", "a"]
+    assert [event.job.label for event in events if isinstance(event, WaitEnded) and event.job] == [*"aaac", None]
+
+
+async def test_label_of_a_job_that_is_known() -> None:
+    """A job that was known without a label has it once a wait comes with one, in states and errors."""
+    states: list[AgentJob] = []
+    async with JobTracker(Polled("active"), policy=every(100)) as tracker:
+        waits = [tracker.watch(REF, timeout=50)]
+        await asyncio.sleep(1)
+        waits += [
+            tracker.watch(evolve(ACTIVE, label="a"), timeout=50),
+            tracker.watch(evolve(ACTIVE, label="b"), timeout=50),
+        ]
+        waits += [tracker.watch(job, timeout=50, on_update=states.append) for job in (REF, evolve(ACTIVE, label="c"))]
+        errors = await ended(*waits)
+    assert [state.label for state in states] == ["a", "a"]
+    assert [error.last_job.label for error in errors] == ["a"] * 5
 
 
 @pytest.mark.parametrize(
