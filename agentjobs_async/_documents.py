@@ -13,7 +13,7 @@ import cattrs
 from attrs import define
 from cattrs.gen import make_dict_structure_fn, override
 
-from agentjobs_async._validation import is_web_link
+from agentjobs_async._validation import is_web_link, moment_of
 from agentjobs_async.errors import ProtocolError
 from agentjobs_async.models import AgentJob, JobSource, JobStatus
 
@@ -89,13 +89,8 @@ def _moment_or_none(value: object, _type: object) -> datetime | None:
     """Return the datetime of an ISO 8601 text with a time of day, else `None`; without an offset it is UTC."""
     if not isinstance(value, str) or len(value) <= _DATE_LENGTH:
         return None
-    try:
-        moment = datetime.fromisoformat(value)
-        if moment.tzinfo is UTC:
-            return moment
-        return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).astimezone(UTC)
-    except (ValueError, OverflowError):
-        return None
+    moment = moment_of(value)
+    return moment.replace(tzinfo=UTC) if moment is not None and moment.tzinfo is None else moment
 
 
 def _link_or_none(value: object, _type: object) -> str | None:

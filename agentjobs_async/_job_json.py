@@ -1,10 +1,10 @@
 """Jobs and references as JSON: the checks of a document, its JSON schema, and how Pydantic reads and writes it."""
 
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
-from agentjobs_async._validation import has_surrogates, is_web_link
+from agentjobs_async._validation import has_surrogates, is_web_link, moment_of
 from agentjobs_async.errors import InvalidInputError
 
 
@@ -105,12 +105,9 @@ def _time_or_none(name: str, value: object) -> datetime | None:
     text = _text_or_none(name, value)
     if text is None:
         return None
-    try:
-        moment = datetime.fromisoformat(text)
-        if moment.tzinfo is not None:
-            return moment.astimezone(UTC)
-    except (ValueError, OverflowError):
-        pass
+    moment = moment_of(text)
+    if moment is not None and moment.tzinfo is not None:
+        return moment
     raise InvalidInputError(f"not a job's document: {name} must be a time in ISO 8601 with an offset from UTC")
 
 

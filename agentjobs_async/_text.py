@@ -7,7 +7,11 @@ from urllib.parse import quote
 _ELLIPSIS: Final = "…"  # 3 bytes of UTF-8, which count
 _HALF_A_TENTH: Final = 0.05
 _MINUTE_SECONDS: Final = 60
-_HOUR_SECONDS: Final = 3600
+_HOUR_SECONDS: Final = 3_600
+_DAY_SECONDS: Final = 86_400
+_YEAR_SECONDS: Final = 31_557_600  # 365.25 days
+_MOST_HOURS: Final = 72
+_MOST_DAYS: Final = 730
 
 
 def one_line(text: str, max_bytes: int = 2048) -> str:
@@ -47,14 +51,23 @@ def shown_status(status: str) -> str:
 
 
 def span(seconds: float) -> str:
-    """Return a number of seconds in the unit that fits it, as people say it: `0.4 s`, `40 s`, `5 min`, `1.5 h`."""
+    """Return a number of seconds in the unit that fits it, as people say it: `0.4 s`, `5 min`, `1.5 h`, `32 years`."""
     if _HALF_A_TENTH <= seconds < 1 - _HALF_A_TENTH:
         return f"{seconds:.1f} s"
     if round(seconds) < _MINUTE_SECONDS:
         return f"{seconds:.0f} s"
     if round(seconds / _MINUTE_SECONDS) < _MINUTE_SECONDS:
         return f"{seconds / _MINUTE_SECONDS:.0f} min"
-    return f"{seconds / _HOUR_SECONDS:,.1f}".removesuffix(".0") + " h"
+    if seconds < _MOST_HOURS * _HOUR_SECONDS:
+        return f"{seconds / _HOUR_SECONDS:.1f}".removesuffix(".0") + " h"
+    if seconds < _MOST_DAYS * _DAY_SECONDS:
+        return f"{seconds / _DAY_SECONDS:.0f} days"
+    return f"{seconds / _YEAR_SECONDS:,.0f} years"
+
+
+def limit(seconds: float) -> str:
+    """Return a number of seconds that someone has set: exact below an hour, `90 s`; from there on as by `span`."""
+    return f"{seconds:g} s" if seconds < _HOUR_SECONDS else span(seconds)
 
 
 def local_time(moment: datetime) -> str:

@@ -3,6 +3,7 @@
 import inspect
 import re
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from ipaddress import ip_address
 from math import inf
 from sys import float_info
@@ -201,6 +202,18 @@ def validator(check: Callable[..., object], *, optional: bool = False, **options
             check(attribute.name, value, **options)
 
     return validate
+
+
+def moment_of(text: str) -> datetime | None:
+    """Return the datetime of a text in ISO 8601 or RFC 3339, whose `t` and `z` may be lower case; `None` of any other.
+
+    It is in UTC where the text has an offset, else naive.
+    """
+    try:
+        moment = datetime.fromisoformat(f"{text[:-1]}Z" if text.endswith("z") else text)
+        return moment if moment.tzinfo is None or moment.tzinfo is UTC else moment.astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
 
 
 def has_surrogates(value: object) -> bool:

@@ -23,7 +23,7 @@ import pickle
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from agentjobs_async._text import error_text, local_time, one_line, shown_name, shown_status
+from agentjobs_async._text import error_text, limit, local_time, one_line, shown_name, shown_status
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -165,6 +165,20 @@ class CreateOutcomeUnknownError(AgentJobsError):
         self.retry_after = retry_after
 
 
+_PASSING_STATUSES: Final = frozenset({408, 425, 429})  # request timeout, too early, too many requests
+_LASTING_SERVER_STATUSES: Final = frozenset({501, 505})  # not implemented, HTTP version not supported
+_SERVER_STATUSES: Final = range(500, 600)
+_ADVICE: Final = dict.fromkeys((408, 425), "the request was refused for now; it may be accepted later") | dict.fromkeys(
+    _LASTING_SERVER_STATUSES, "the service does not support the request, and would refuse it again"
+)
+"""What to do about a status that differs in that from its class."""
+
+
+def may_pass(status: int) -> bool:
+    """Return whether the same request may be accepted later, after a response with this status."""
+    return status in _PASSING_STATUSES or (status in _SERVER_STATUSES and status not in _LASTING_SERVER_STATUSES)
+
+
 class ResponseError(AgentJobsError):
     """The server answered with an error status.
 
@@ -180,12 +194,13 @@ class ResponseError(AgentJobsError):
     ) -> None:
         parts = [f"HTTP {status}: {excerpt}" if excerpt else f"HTTP {status}"]
         parts += [f"request id {request_id}"] if request_id else []
-        parts += [f"Retry-After: {retry_after:g} s"] if retry_after is not None else []
+        parts += [f"Retry-After: {limit(retry_after)}"] if retry_after is not None else []
         super().__init__("; ".join(parts))
         self.status = status
         self.request_id = request_id
         self.retry_after = retry_after
         self.excerpt = excerpt
+        self.advice = _ADVICE.get(status, self.advice)
 
 
 class AuthError(ResponseError):

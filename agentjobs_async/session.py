@@ -19,6 +19,7 @@ from agentjobs_async._http.settings import (
 from agentjobs_async._http.transport import HttpTimeouts, Transport, checked_user_agent
 from agentjobs_async._http.urls import checked_proxy
 from agentjobs_async._loop.cancel_scope import wait_until_left
+from agentjobs_async._loop.loop_binding import running_loop
 from agentjobs_async._loop.tasks import run_to_end
 from agentjobs_async._polling.reading import GetJob, GetJobReader, OnUpdate, job_or_raise, job_or_ref
 from agentjobs_async._polling.waits import Waits
@@ -227,6 +228,7 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
         Raises:
             AgentJobsError: As by `create_job` and `wait_for_job`; `outcome` is `None` if the wait raised it.
         """
+        running_loop("the session")
         checked_timeout(timeout)
         if on_update is not None:
             checked_observer("on_update", on_update)

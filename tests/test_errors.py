@@ -172,6 +172,22 @@ def test_response_message() -> None:
     assert [kind for kind in RESPONSES[1:] if len(kind.advice) < 10 or not str(kind(499)).endswith(kind.advice)] == []
 
 
+def test_advice_by_status() -> None:
+    """A refusal that may pass is not said to come again, and one that lasts is not said to pass."""
+    for status in (408, 425):
+        assert "refused again" not in str(RejectedError(status))
+        assert "may be accepted later" in str(RejectedError(status))
+    for status in (501, 505):
+        assert "may be tried again" not in str(ServerError(status))
+        assert "would refuse it again" in str(ServerError(status))
+
+
+def test_far_wishes() -> None:
+    """A Retry-After is told in seconds below an hour, and from there on in words: a far date, too."""
+    told = {seconds: str(RateLimitedError(429, None, seconds)).split("; ")[1] for seconds in (1.5, 90.0, 5400.0, 1e9)}
+    assert list(told.values()) == [f"Retry-After: {words}" for words in ("1.5 s", "90 s", "1.5 h", "32 years")]
+
+
 def test_timeout_message() -> None:
     """A wait's timeout names the job by its token, what was seen last and what went wrong, and how to go on."""
     text = str(WaitTimeoutError(REF, JOB, TransportError("reset"), 4, 1.54))

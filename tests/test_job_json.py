@@ -73,6 +73,12 @@ def test_absent_and_unknown_names() -> None:
     assert lean == AgentJob("job_1", "docs", JobStatus.ACTIVE)
 
 
+def test_time_in_lower_case() -> None:
+    """The letters of a time may be lower case, as RFC 3339 allows."""
+    job = AgentJob.from_dict(DOCUMENT | {"created_at": "2026-01-02t03:04:05.6789z"})
+    assert job.created_at == datetime(2026, 1, 2, 3, 4, 5, 678900, tzinfo=UTC)
+
+
 def test_time_of_another_zone() -> None:
     """A time with another offset is the same moment, in UTC."""
     job = AgentJob.from_dict(DOCUMENT | {"archived_at": "2026-01-02T05:00:00+02:00"})

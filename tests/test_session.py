@@ -266,6 +266,21 @@ async def test_plain_http_by_request() -> None:
     assert request.headers["user-agent"] == "me"
 
 
+def test_outside_of_asyncio() -> None:
+    """Without an event loop of asyncio, each call of a session says so, and sends nothing."""
+    session = session_of(hooks=[print])
+    calls: list[Call] = [
+        lambda s: s.create_job("Fix it"),
+        lambda s: s.run_job("Fix it"),
+        lambda s: s.get_job(REF),
+        lambda s: s.wait_for_job(REF),
+        lambda s: s.estimate(REF),
+    ]
+    for call in calls:
+        with pytest.raises(SessionClosedError, match="the session works in a running event loop of asyncio only"):
+            call(session).send(None)
+
+
 def test_made_without_a_loop() -> None:
     """A session is made without a running loop; its first await binds it."""
     session = session_of(base_url="http://127.0.0.1:1")

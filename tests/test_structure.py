@@ -105,7 +105,7 @@ IMPORTERS = {
 
 # What modules share beyond their public names.
 WITHIN_THE_PACKAGE = {
-    "errors": {"JournalReason", "NotSentReason", "ProtocolReason", "describe"},
+    "errors": {"JournalReason", "NotSentReason", "ProtocolReason", "describe", "may_pass"},
     "models": {"ReadJob", "TERMINAL", "with_label"},
     "session": {"EMULATOR"},
     "web.events": {"HEARTBEAT", "frame"},

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentjobs_async._text import error_text, local_time, one_line, shown_name, shown_status, span
+from agentjobs_async._text import error_text, limit, local_time, one_line, shown_name, shown_status, span
 from agentjobs_async.models import JobStatus
 
 
@@ -69,8 +69,13 @@ def test_shown_name_and_status() -> None:
 
 def test_span() -> None:
     """A span of time is told in the unit that fits it."""
-    found = [span(seconds) for seconds in (0.0, 0.42, 0.97, 59.0, 59.6, 61.0, 3590.0, 5400.0, 10_800_000.0)]
-    assert found == ["0 s", "0.4 s", "1 s", "59 s", "1 min", "1 min", "1 h", "1.5 h", "3,000 h"]
+    found = [span(seconds) for seconds in (0.0, 0.42, 0.97, 59.0, 59.6, 61.0, 3590.0, 5400.0, 2e5, 1e7, 1e9)]
+    assert found == ["0 s", "0.4 s", "1 s", "59 s", "1 min", "1 min", "1 h", "1.5 h", "55.6 h", "116 days", "32 years"]
+
+
+def test_limit() -> None:
+    """A limit is told exactly below an hour, and from there on in the unit that fits it; never as a power of ten."""
+    assert [limit(seconds) for seconds in (0.25, 90.0, 3600.0, 1e9)] == ["0.25 s", "90 s", "1 h", "32 years"]
 
 
 def test_local_time() -> None:

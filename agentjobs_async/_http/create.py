@@ -14,6 +14,7 @@ from agentjobs_async._http.responses import ResponseDecoder, prompt_body
 from agentjobs_async._http.transport import Transport
 from agentjobs_async._loop.backoff import Backoff
 from agentjobs_async._loop.cancel_scope import CancelScope
+from agentjobs_async._text import limit
 from agentjobs_async._validation import validator
 from agentjobs_async.errors import (
     AgentJobsError,
@@ -124,11 +125,11 @@ class Create:
 
     async def _run_tries(self, deadline: float) -> Result:
         """Return the result of the last try. Most creates need only one, which costs less than an engine of retries."""
-        limit = self._request.max_retry_after
+        longest = self._request.max_retry_after
         result = await self._try()
-        if not self._request.retry or not may_repeat(result, limit):
+        if not self._request.retry or not may_repeat(result, longest):
             return result
-        async for attempt in create_attempts(self._clock, deadline, limit, self._report_retry):
+        async for attempt in create_attempts(self._clock, deadline, longest, self._report_retry):
             # Without `with attempt`, which would swallow a cancellation.
             if attempt.retry_state.attempt_number > 1:  # the first one was made above
                 result = await self._try()
@@ -150,11 +151,11 @@ class Create:
 
     def _interrupted(self, scope: CancelScope) -> AgentJobsError:
         """Return the error of a create that was cut, by its deadline or by the closing session."""
-        outcome, limit = self._progress.outcome, f"{self._request.timeout:g} s"
+        outcome, within = self._progress.outcome, limit(self._request.timeout)
         reason = scope.reason if isinstance(scope.reason, AgentJobsError) else None
         if outcome is CreateOutcome.UNKNOWN:
-            return self._unknown(reason.message if reason is not None else f"no usable answer within {limit}")
-        late = NotSentError(f"nothing was sent: no connection within {limit}", "timeout")
+            return self._unknown(reason.message if reason is not None else f"no usable answer within {within}")
+        late = NotSentError(f"nothing was sent: no connection within {within}", "timeout")
         error = reason or self._progress.refusal or late
         error.outcome = outcome
         return error

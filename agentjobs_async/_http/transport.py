@@ -22,7 +22,7 @@ from agentjobs_async._http.connections import Pool, Resolver, UnansweredError, a
 from agentjobs_async._http.progress import Progress
 from agentjobs_async._http.responses import Response
 from agentjobs_async._loop.cancel_scope import wait_until_left
-from agentjobs_async._text import one_line
+from agentjobs_async._text import limit, one_line
 from agentjobs_async._validation import checked_flag, checked_instance, checked_seconds, validator
 from agentjobs_async._version import __version__
 from agentjobs_async.errors import (
@@ -220,9 +220,9 @@ class Transport:
         if isinstance(cause, aiohttp.ServerDisconnectedError):
             return "the server disconnected"  # its own text may quote the head of the response as far as it came
         if isinstance(error, aiohttp.ConnectionTimeoutError):
-            return f"no connection within {self._read_timeout.connect:g} s (timeouts.connect)"
+            return f"no connection within {limit(self._read_timeout.connect or 0.0)} (timeouts.connect)"
         if isinstance(error, TimeoutError):
-            return f"no whole answer within {self._read_timeout.total:g} s (timeouts.request)"
+            return f"no whole answer within {limit(self._read_timeout.total or 0.0)} (timeouts.request)"
         if isinstance(error, aiohttp.ClientConnectorError) and error.errno == errno.ECONNREFUSED:
             return f"port {error.port} of {error.host} refused the connection"
         return str(cause) or type(cause).__name__

@@ -102,12 +102,7 @@ class LoopBinding:
         return self._loop
 
     def _here(self) -> asyncio.AbstractEventLoop:
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:
-            loop = None
-        if loop is None:
-            raise SessionClosedError(f"the {self._what} works in a running event loop only: call it from a coroutine")
+        loop = running_loop(f"the {self._what}")
         if self._loop is None:
             self._loop, self._process = loop, os.getpid()
         if self._process != os.getpid():
@@ -117,6 +112,20 @@ class LoopBinding:
         if self._loop is not loop:
             raise SessionClosedError(f"the {self._what} belongs to another event loop; make one for each loop")
         return loop
+
+
+def running_loop(what: str) -> asyncio.AbstractEventLoop:
+    """Return the running event loop, in which `what` is about to work.
+
+    Raises:
+        SessionClosedError: None of asyncio is running in this thread.
+    """
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        pass
+    # Raised outside of the except clause: what asyncio says of it would only be shown before it.
+    raise SessionClosedError(f"{what} works in a running event loop of asyncio only: call it from a coroutine")
 
 
 def _caller() -> tuple[str, int]:

@@ -4,6 +4,7 @@ import asyncio
 
 from agentjobs_async._loop.backoff import Backoff
 from agentjobs_async._loop.cancel_scope import CancelScope
+from agentjobs_async._loop.loop_binding import running_loop
 from agentjobs_async._polling.reading import (
     GetJob,
     GetJobReader,
@@ -52,10 +53,12 @@ async def wait_for_job(
         NotFoundError: 410, or a 404 for longer than `policy.not_found_grace` and `policy.answer_grace` allow.
         AuthError, RejectedError, ServerError: The server refused the read; where a poll had shown the job, it has gone
             on refusing for `policy.answer_grace` seconds.
+        SessionClosedError: No event loop of asyncio is running.
         Exception: What `get_job` raised, unchanged, when `policy.retry` does not accept it.
     """
+    loop = running_loop("wait_for_job")
     wait = _Wait(job, checked_policy(policy), timeout, on_update)
-    reader, loop = GetJobReader(get_job), asyncio.get_running_loop()
+    reader = GetJobReader(get_job)
     answer: Answer | None = None
     result: AgentJob | Exception | None = wait.begin()
     with CancelScope(wait.deadline) as scope:

@@ -13,6 +13,7 @@ from agentjobs_async.errors import (
     ResponseError,
     TransportError,
     WaitTimeoutError,
+    may_pass,
 )
 from agentjobs_async.models import TERMINAL, AgentJob, JobRef, ReadJob
 from agentjobs_async.policy import PollPolicy, accepts, created_by, delay_of, parts_of
@@ -25,9 +26,6 @@ Answer = AgentJob | ReadJob | Exception
 """What one poll returned: errors are values."""
 
 _MISSING: Final = 404
-_TRANSIENT_STATUSES: Final = frozenset({408, 425, 429})  # request timeout, too early, too many requests
-_PERMANENT_SERVER_STATUSES: Final = frozenset({501, 505})  # not implemented, HTTP version not supported
-_SERVER_STATUSES: Final = range(500, 600)
 
 
 class WaitState:
@@ -118,7 +116,7 @@ class WaitState:
 
     def _ends_by(self, policy: PollPolicy, error: Exception, now: float) -> bool:
         """Return whether an error ends the wait."""
-        if isinstance(error, ProtocolError) or (isinstance(error, ResponseError) and not _is_transient(error.status)):
+        if isinstance(error, ProtocolError) or (isinstance(error, ResponseError) and not may_pass(error.status)):
             return self._ends_by_refusal(policy, error, now)
         self.bad_answers = 0
         if isinstance(error, InvalidInputError):
@@ -160,10 +158,6 @@ class WaitState:
         """
         cause = TransportError(CUT) if self.error is None and cut else self.error
         return WaitTimeoutError(self.ref, self.job, cause, polls, elapsed)
-
-
-def _is_transient(status: int) -> bool:
-    return status in _TRANSIENT_STATUSES or (status in _SERVER_STATUSES and status not in _PERMANENT_SERVER_STATUSES)
 
 
 _LAST_POLL_LEAD_SECONDS: Final = 1.0  # time for the answer of the last poll to arrive before the deadline

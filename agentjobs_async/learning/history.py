@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from math import inf
 from typing import Any, ClassVar, Final
 
+from agentjobs_async._text import limit
 from agentjobs_async._validation import checked_seconds
 from agentjobs_async.errors import InvalidInputError
 from agentjobs_async.learning.survival import Survival
@@ -49,7 +50,7 @@ class History:
         low = checked_seconds("earliest", earliest, zero=True)
         high = inf if latest == inf else checked_seconds("latest", latest, zero=True)
         if high < low:
-            raise InvalidInputError(f"latest must not be less than earliest: {high:g} s is less than {low:g} s")
+            raise InvalidInputError(f"latest must not be less than earliest: {limit(high)} is less than {limit(low)}")
         self._intervals.append((low, high))
         self._for_estimates = None
         self.added += 1

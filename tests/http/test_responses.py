@@ -154,6 +154,7 @@ def test_links() -> None:
 
 MOMENTS = {
     "2026-01-02T03:04:05Z": datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
+    "2026-01-02t03:04:05z": datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
     "2026-01-02T03:04:05.678901Z": datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC),
     "2026-01-02T03:04:05.678Z": datetime(2026, 1, 2, 3, 4, 5, 678000, tzinfo=UTC),
     "2026-01-02T03:04:05": datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),

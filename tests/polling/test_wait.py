@@ -11,6 +11,7 @@ from agentjobs_async import (
     AgentJob,
     InvalidInputError,
     JobRef,
+    SessionClosedError,
     WaitTimeoutError,
     wait_for_job,
 )
@@ -60,6 +61,15 @@ async def test_errors_are_freed_with_the_last_reference() -> None:
         assert error() is None
     finally:
         gc.enable()
+
+
+def test_outside_of_asyncio() -> None:
+    """Without an event loop of asyncio, as under another library's, the wait says so."""
+    with pytest.raises(
+        SessionClosedError, match="wait_for_job works in a running event loop of asyncio only"
+    ) as caught:
+        wait_for_job(REF, get_job=Polled.__call__).send(None)  # type: ignore[arg-type]  # it is never called
+    assert caught.value.__context__ is None
 
 
 async def test_bad_arguments() -> None:
