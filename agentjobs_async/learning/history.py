@@ -25,6 +25,9 @@ class History:
 
     Recent ones weigh more: a duration weighs half as much as one that was added 50 durations later.
 
+    It belongs to one event loop, as the session that adds to it: it has no lock. Another thread or process gets a copy,
+    such as by pickling it in that loop.
+
     Attributes:
         added: The number of durations added so far, those included that were dropped since.
     """
@@ -93,11 +96,12 @@ class History:
     __hash__: ClassVar[None] = None  # type: ignore[assignment]  # it changes
 
     def __getstate__(self) -> Any:
-        return tuple(self._intervals)
+        return (tuple(self._intervals),)  # never empty: pickle's protocols 0 and 1 leave an empty state out
 
     def __setstate__(self, state: Any) -> None:
         History.__init__(self)
-        for earliest, latest in state:
+        (intervals,) = state
+        for earliest, latest in intervals:
             self.add(earliest, latest)
 
     def __repr__(self) -> str:

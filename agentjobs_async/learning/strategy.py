@@ -1,9 +1,10 @@
 """The wait strategy that learns from the durations of earlier jobs when to poll."""
 
 from collections.abc import MutableMapping, Sequence
+from functools import partial
 from math import inf
 from random import random
-from typing import Final
+from typing import Any, Final
 
 import tenacity
 from tenacity.wait import wait_base
@@ -46,6 +47,9 @@ class wait_learned(wait_base):  # noqa: N801 - named as tenacity's strategies ar
     end is noticed at most 2 d late, d at the age of the poll before, and a job takes at most 2.12 times the default's
     polls, and one more. A duration weighs half as much as one that was added 50 durations later, and is dropped 200
     durations later: so much for a history that is no longer right.
+
+    Like its histories, it belongs to one event loop: sessions of one loop may share it, threads may not. It pickles,
+    with what it has learned.
 
     Args:
         history: Earlier durations, and where new ones are added: a `History` for jobs of all kinds together; or a dict
@@ -95,6 +99,11 @@ class wait_learned(wait_base):  # noqa: N801 - named as tenacity's strategies ar
             self._serve(job)  # the history may have reached 20 durations
             learner = self._renewed(self._serving, now)
         return learner.delay(now - retry_state.created) if learner.cells else DEFAULT_WAIT(retry_state)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle what it was made of: its tables are made anew, at times of the loop in which it is used then."""
+        history = self.histories if self._only is None else self._only.history
+        return partial(type(self), polls_per_job=self._polls_per_job), (history,)
 
     def _after_fault(self, state: CallState) -> float:
         """Return the longer of the default's delay and the learned one: no fault makes the client faster."""

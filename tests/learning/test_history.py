@@ -55,13 +55,16 @@ def test_nothing_is_known_beyond_four_hours() -> None:
     assert history_of([100.0] * 30).quantile(0.5, age=20_000) == inf
 
 
-def test_pickles() -> None:
-    """A history that was pickled has the same durations and quantiles."""
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_pickles(protocol: int) -> None:
+    """A history that was pickled, by any protocol, has the same durations and quantiles; an empty one is empty."""
     history = history_of([10.0, 20.0, 30.0])
     history.add(50, inf)
-    copy = pickle.loads(pickle.dumps(history))  # noqa: S301 - our own object
+    copy = pickle.loads(pickle.dumps(history, protocol))  # noqa: S301 - our own object
     assert copy == history
     assert copy.quantile(0.5, 5) == history.quantile(0.5, 5)
+    empty = pickle.loads(pickle.dumps(History(), protocol))  # noqa: S301 - our own object
+    assert (len(empty), empty.added) == (0, 0)
 
 
 def test_prints_its_quantiles() -> None:

@@ -1,4 +1,5 @@
 import asyncio
+import pickle
 import random
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -246,6 +247,20 @@ def test_refuses_what_makes_no_sense() -> None:
     check("a dict by .project id, model or None.: see 'docs'$", history={"docs": History()})
     numbers = (0, 0.5, -1, inf, "many", True)
     assert failures(lambda value: check("polls_per_job", polls_per_job=value), *numbers) == {}
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_pickles(protocol: int) -> None:
+    """What was pickled, by any protocol, waits by the same durations at once, and learns on."""
+    of_kinds = wait_learned({("docs", None): of_two_humps()})
+    of_kinds(poll_at(120))  # its table is made at a loop time, which says nothing in another process
+    for wait in (of_kinds, wait_learned(of_two_humps()), wait_learned()):
+        copy = pickle.loads(pickle.dumps(wait, protocol))  # noqa: S301 - our own object
+        assert is_default(copy) is is_default(wait)
+        assert copy.histories == wait.histories
+        copy.learn("docs", "model", 1.0, 2.0)
+        assert ("docs", "model") not in wait.histories
+        assert ("docs", "model") in copy.histories or not copy.histories  # it has one history for all
 
 
 def test_given_dict_is_filled() -> None:
