@@ -1,7 +1,6 @@
 """Items of a journal, run in sets of keys as an engine hands them out."""
 
 import asyncio
-import logging
 from collections.abc import Callable, Sequence
 from math import inf
 from types import TracebackType
@@ -18,13 +17,12 @@ from agentjobs_async.batch.journal import Journal
 from agentjobs_async.batch.limits import Kept, given
 from agentjobs_async.batch.states import State
 from agentjobs_async.batch.stats import ActiveItem, BatchStats
+from agentjobs_async.telemetry.observers import GuardedCallback
 
 __all__ = ["BatchWorker"]
 
 _LEAST_GRACE_SECONDS: Final = 0.5  # for answers that are there already
 _TO_DO: Final = frozenset({State.PLANNED, State.ACTIVE})
-
-_logger: Final = logging.getLogger("agentjobs_async.batch")
 
 
 class BatchWorker:
@@ -41,7 +39,8 @@ class BatchWorker:
             takes what the journal keeps, else 10.
         timeout: Seconds that the create and the wait of an item may take together in one run of its set; `None` for no
             bound. "kept" takes what the journal keeps, else 1800.
-        on_result: A plain function that is called with each result; an exception that it raises is logged.
+        on_result: A plain function that is called with each result; the first exception that it raises is
+            logged, and none has another effect.
         other_service: As in `run_batch`.
 
     Raises:
@@ -63,7 +62,7 @@ class BatchWorker:
         self._settings = given(max_sending=max_sending, timeout=timeout)
         self._session = session
         self.journal = journal
-        self._on_result = on_result
+        self._on_result = None if on_result is None else GuardedCallback("on_result", on_result)
         self._item_tasks: ItemTasks | None = None
         self._close_by = inf  # loop time
 
@@ -187,7 +186,4 @@ class BatchWorker:
             return
         self._open.outcomes[result.outcome] += 1
         if self._on_result is not None:
-            try:
-                self._on_result(result)
-            except Exception:
-                _logger.exception("on_result raised")
+            self._on_result(result)

@@ -119,7 +119,7 @@ async def run_worker(
         stalled_after: Seconds without a heartbeat after which the tasks of another worker are taken over.
         polling: Seconds between two looks for new tasks, in case a notification of the database was missed.
         stop: Stops the worker when it is set; `None` if only a cancellation stops it.
-        on_result: A plain function that is called with each result.
+        on_result: As of `BatchWorker`.
         other_service: As in `run_batch`.
 
     Raises:

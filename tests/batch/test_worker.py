@@ -68,15 +68,28 @@ async def test_a_closed_worker(file_journal: Journal) -> None:
 
 
 async def test_a_raising_observer(file_journal: Journal, caplog: pytest.LogCaptureFixture) -> None:
-    """What on_result raises is logged, and disturbs nothing."""
+    """What on_result raises, be it a cancellation, disturbs nothing; the first error is logged."""
+    raised: list[BaseException] = [LookupError("no"), asyncio.CancelledError()]
+
+    told: list[str] = []
 
     def observe(result: BatchResult) -> None:
-        raise LookupError(result.item.key)
+        told.append(result.item.key)
+        raise raised.pop()
 
     await file_journal.add(items(2))
     async with BatchWorker(FakeSession().session, file_journal, on_result=observe) as worker:
         assert await worker.run(["k0", "k1"]) == ()
-    assert caplog.text.count("on_result raised") == 2
+        assert worker.stats().outcomes == {"completed": 2}
+    assert sorted(told) == ["k0", "k1"]
+    assert caplog.text.count("on_result raised") == 1
+
+
+@pytest.mark.parametrize("observe", [5, asyncio.sleep, list])
+def test_an_observer_that_makes_no_sense(file_journal: Journal, observe: Any) -> None:
+    """What can't be called, is async, or is a class is refused by name when the worker is made."""
+    with pytest.raises(InvalidInputError, match=r"^on_result must be"):
+        BatchWorker(FakeSession().session, file_journal, on_result=observe)
 
 
 async def test_a_journal_that_fails(file_journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
