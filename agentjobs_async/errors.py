@@ -137,6 +137,7 @@ class CreateOutcomeUnknownError(AgentJobsError):
         phase: `request` when no complete response head arrived, `response` when one did.
         status: The HTTP status of the response; `None` in the phase `request`.
         retry_after: The seconds of the response's Retry-After; `None` without a valid one.
+        excerpt: What the message quotes of the server's text; empty for nothing.
         project_id: The project to look at; `None` where that is not known.
         sent_at: When the create was sent, in UTC: about when its job was created, if it was; `None` where that is not
             known. The text shows it in this machine's time zone.
@@ -150,6 +151,7 @@ class CreateOutcomeUnknownError(AgentJobsError):
         phase: CreatePhase = "request",
         status: int | None = None,
         retry_after: float | None = None,
+        excerpt: str = "",
         *,
         project_id: str | None = None,
         sent_at: "datetime | None" = None,
@@ -163,6 +165,7 @@ class CreateOutcomeUnknownError(AgentJobsError):
         self.phase: CreatePhase = phase
         self.status = status
         self.retry_after = retry_after
+        self.excerpt = excerpt
 
 
 _PASSING_STATUSES: Final = frozenset({408, 425, 429})  # request timeout, too early, too many requests
@@ -239,14 +242,18 @@ class ProtocolError(AgentJobsError):
     Attributes:
         reason: `not_json`, `too_large`, `encoding`, `bad_json`, `schema`, `wrong_id`, `http` or `unexpected_status`.
         retry_after: The seconds of the Retry-After header; `None` without a valid one.
+        excerpt: What the message quotes of the server's text; empty for nothing.
     """
 
     advice = "check base_url and get_path, or your own get_job"
 
-    def __init__(self, reason: ProtocolReason, detail: str, retry_after: float | None = None) -> None:
+    def __init__(
+        self, reason: ProtocolReason, detail: str, retry_after: float | None = None, excerpt: str = ""
+    ) -> None:
         super().__init__(f"unusable answer ({reason}): {detail}")
         self.reason: ProtocolReason = reason
         self.retry_after = retry_after
+        self.excerpt = excerpt
 
 
 class WaitTimeoutError(AgentJobsError, TimeoutError):
@@ -303,6 +310,23 @@ _AFTER_SILENCE: Final = "if it exists, it continues remotely: check its ids, and
 def describe(error: BaseException | None) -> str:
     """Return the text of an error as one line: ours without job and advice, a foreign one after its type's name."""
     return error.message if isinstance(error, AgentJobsError) else f"{type(error).__name__}: {error_text(error)}"
+
+
+def log_text(error: object) -> str:
+    """Return the text of an error for a log: without the server's own words, since these may quote the prompt."""
+    return _without_excerpt(str(error), error)
+
+
+def log_description(error: BaseException | None) -> str:
+    """Return what `describe` returns, for a log, as `log_text` does."""
+    return _without_excerpt(describe(error), error)
+
+
+def _without_excerpt(text: str, error: object) -> str:
+    if isinstance(error, WaitTimeoutError):
+        return _without_excerpt(text, error.last_error)
+    excerpt = error.excerpt if isinstance(error, ResponseError | ProtocolError | CreateOutcomeUnknownError) else ""
+    return text.replace(f": {excerpt}", "", 1) if excerpt else text
 
 
 def _survives_pickling(value: object) -> bool:

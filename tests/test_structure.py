@@ -47,11 +47,23 @@ ROOMS: dict[str, set[str]] = {
     },
     # From here on the public names, as a user imports them, and little else: `_text` cleans what is shown,
     # `_validation` checks numbers, `_loop` waits for tasks and refuses another loop, `telemetry` links traces,
-    # `_polling` takes a share of the polls, `errors` has the reasons of an error, and `session` the emulators' service.
+    # `_polling` takes a share of the polls, `errors` has the reasons of an error and its text for a log, and `session`
+    # the emulators' service.
     "batch": {
         *("", "_extras", "_loop", "_polling", "_text", "_validation", "errors", "learning", "session", "telemetry"),
     },
-    "durable": {"", "_extras", "_loop", "_polling", "_validation", "batch", "telemetry"},  # a followed job is a wait
+    "durable": {
+        *(
+            "",
+            "_extras",
+            "_loop",
+            "_polling",
+            "_validation",
+            "batch",
+            "errors",
+            "telemetry",
+        ),  # a followed job is a wait
+    },
     "engines": {"", "_extras", "_validation", "batch"},
     "web": {"", "_validation"},
     "report": {"", "_extras", "_text", "_validation", "batch", "web"},  # the live page sends server-sent events
@@ -105,7 +117,15 @@ IMPORTERS = {
 
 # What modules share beyond their public names.
 WITHIN_THE_PACKAGE = {
-    "errors": {"JournalReason", "NotSentReason", "ProtocolReason", "describe", "may_pass"},
+    "errors": {
+        "JournalReason",
+        "NotSentReason",
+        "ProtocolReason",
+        "describe",
+        "log_description",
+        "log_text",
+        "may_pass",
+    },
     "models": {"ReadJob", "TERMINAL", "with_label"},
     "session": {"EMULATOR"},
     "web.events": {"HEARTBEAT", "frame"},

@@ -24,6 +24,7 @@ from agentjobs_async.errors import (
     NotSentError,
     RateLimitedError,
     ServerError,
+    log_text,
 )
 from agentjobs_async.models import AgentJob, with_label
 from agentjobs_async.telemetry.observers import checked_observer, logger
@@ -174,7 +175,7 @@ class Create:
         request = self._request
         if outcome is CreateOutcome.UNKNOWN:
             digits = request.prompt_sha256[:_SHOWN_DIGITS]
-            reason = error if isinstance(error, AgentJobsError) else _CANCELLED
+            reason = log_text(error) if isinstance(error, AgentJobsError) else _CANCELLED
             logger.warning("the outcome of a create is unknown (sha256 of its prompt: %s...): %s", digits, reason)
         if self._hooks is not None:
             elapsed, tries = self._clock() - self._started, self._progress.tries

@@ -115,9 +115,8 @@ class ResponseDecoder:
             error.retry_after = retry_after
             return error.with_traceback(None)  # its frames hold the body, in which the server may echo the key
         if job.id != ref.job_id:
-            return ProtocolError(
-                "wrong_id", f"the answer is about the job {one_line(job.id, _SHOWN_BYTES)}", retry_after
-            )
+            other = one_line(job.id, _SHOWN_BYTES)
+            return ProtocolError("wrong_id", f"the answer is about another job: {other}", retry_after, other)
         containers = body.count(b"{") + body.count(b"[")
         is_large = len(body) + containers * _CONTAINER_BYTES > _LARGE_BYTES
         return ReadJob(job, retry_after, is_large) if is_large or retry_after is not None else job
@@ -136,12 +135,20 @@ class ResponseDecoder:
                 status = f"HTTP {response.status}"
                 what = refusal.message.replace(status, f"{status} after the prompt was sent", 1)
                 return CreateOutcomeUnknownError(
-                    what, "response", response.status, refusal.retry_after, project_id=project_id, sent_at=sent_at
+                    what,
+                    "response",
+                    response.status,
+                    refusal.retry_after,
+                    refusal.excerpt,
+                    project_id=project_id,
+                    sent_at=sent_at,
                 )
             refusal.outcome = CreateOutcome.REJECTED
             return refusal
+        excerpt = ""
         try:
             job = self._job(self._decoded(response), project_id)
+            excerpt = one_line(job.id, _SHOWN_BYTES)
             checked_id("job_id", job.id)  # else no read could ask for it
         except (ProtocolError, InvalidInputError) as error:
             defect = error.message
@@ -152,6 +159,7 @@ class ResponseDecoder:
             "response",
             response.status,
             _retry_after(response.headers),
+            excerpt,
             project_id=project_id,
             sent_at=sent_at,
         )

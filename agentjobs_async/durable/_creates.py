@@ -13,6 +13,7 @@ from agentjobs_async.batch._run.item import ItemCreate
 from agentjobs_async.batch._run.tasks import ItemTasks
 from agentjobs_async.durable._following import Following
 from agentjobs_async.durable.entry import DurableEntry, abandoned_error, entry_of
+from agentjobs_async.errors import log_text
 from agentjobs_async.telemetry.links import last_create
 
 _HELD_SECONDS: Final = 60.0  # between two tries of a create that was refused (401, 403) or could not be sent
@@ -124,7 +125,7 @@ class Creates:
             return True
         create.answer(error)
         context.entries.leave_claim(item.key, item.claim)  # the next sweep tells of an outcome that was not recorded
-        _logger.warning("%r is held back for %.0f s: %s", item.key, _HELD_SECONDS, error)
+        _logger.warning("%r is held back for %.0f s: %s", item.key, _HELD_SECONDS, log_text(error))
         item.set_state(State.PLANNED)  # if it is not, the next claim finds that out
         return item.phase >= Phase.NO_CREATES
 

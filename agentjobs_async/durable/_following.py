@@ -22,6 +22,7 @@ from agentjobs_async.batch.items import context_of, context_text
 from agentjobs_async.batch.states import ENDED
 from agentjobs_async.durable._callback import Callback
 from agentjobs_async.durable.entry import DurableEntry, end_of_row, entry_of, ref_of_row
+from agentjobs_async.errors import log_text
 from agentjobs_async.telemetry.links import resumed_from
 
 _AGAIN_SECONDS: Final = 60.0  # until a job that could not be read is waited for again: what keeps it may be mended
@@ -200,7 +201,8 @@ class Following:
                 followed.is_recorded = False
                 if outcome not in _NO_ENDS:
                     break
-            _logger.warning("%r can't be read, and is tried again in %.0f s: %s", followed.key, _AGAIN_SECONDS, ended)
+            why = log_text(ended)
+            _logger.warning("%r can't be read, and is tried again in %.0f s: %s", followed.key, _AGAIN_SECONDS, why)
             await asyncio.sleep(_AGAIN_SECONDS)
         state, has_error = (ended.status, False) if isinstance(ended, AgentJob) else (State.FAILED, True)
         if row.state == state and (row.error is not None) is has_error:

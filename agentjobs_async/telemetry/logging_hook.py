@@ -6,7 +6,7 @@ from typing import Final
 from urllib.parse import quote
 
 from agentjobs_async._text import one_line, shown_status
-from agentjobs_async.errors import CreateOutcome, WaitTimeoutError, describe
+from agentjobs_async.errors import CreateOutcome, WaitTimeoutError, log_description
 from agentjobs_async.models import AgentJob
 from agentjobs_async.telemetry.events import (
     CreateFailed,
@@ -47,7 +47,8 @@ class LoggingHook:
 
     Polls (failed ones too), the starts of creates and waits, and `run_job` calls are logged at DEBUG; created jobs,
     repeated creates, changes, and waits that ended with a job, a timeout or a cancellation at INFO; failed creates and
-    other ends of waits at WARNING; creates whose outcome is unknown, of which the session itself warns, at INFO.
+    other ends of waits at WARNING; creates whose outcome is unknown, of which the session itself warns, at INFO. The
+    server's words for an error are left out, since they may quote the prompt.
 
     Each record has four more attributes, for formatters that write JSON: `event`, the name of the event's class;
     `project`, the project id; `job`, the token of the job, `None` for a create without one; and `label`, the label of
@@ -63,7 +64,7 @@ class LoggingHook:
             level = INFO
         if isinstance(event, CreateFailed) and event.outcome is CreateOutcome.UNKNOWN:
             level = INFO  # the create itself has warned, with or without a hook
-        end = describe(error) if job is None else shown_status(job.status)
+        end = log_description(error) if job is None else shown_status(job.status)
         previous = shown_status(event.previous.status) if isinstance(event, JobChanged) else None
         text = text.format(event=event, project=quote(event.project, safe=""), end=end, previous=previous)
         label = None if event.label is None else one_line(event.label)

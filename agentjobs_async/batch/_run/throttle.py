@@ -14,6 +14,7 @@ from agentjobs_async import CreateOutcomeUnknownError, ResponseError
 from agentjobs_async._loop.backoff import Backoff
 from agentjobs_async.batch._store.entries import Entries
 from agentjobs_async.batch.limits import Rate
+from agentjobs_async.errors import log_text
 
 _SLACK_SECONDS: Final = 1e-4  # loops run timers a moment early
 _LEAST_GAP: Final = 0.9  # share of the gap: the way from the permit to the create does not always take equally long
@@ -373,7 +374,7 @@ class CreateThrottles:
             _logger.warning(
                 "%s are held back, and sent one at a time until one is answered definitely: %s",
                 _named(permit.project),
-                error,
+                log_text(error),
             )
 
     def refuse(self, permit: Permit, error: Exception) -> None:
@@ -382,14 +383,14 @@ class CreateThrottles:
         self.refusal = self.refusal or error
         own = self.of(permit.project)
         if own.refused_by is None:
-            _logger.warning("%s are refused, and stay planned: %s", _named(permit.project), error)
+            _logger.warning("%s are refused, and stay planned: %s", _named(permit.project), log_text(error))
         own.refuse(error, self._refused_for)
 
     def limit(self, permit: Permit, error: Exception) -> None:
         """Hold back the creates of a project because the server refuses them for now."""
         seconds = permit.limit(error)
         self.of(permit.project).mark_definite()
-        _logger.warning("%s are held back for %.0f s: %s", _named(permit.project), seconds, error)
+        _logger.warning("%s are held back for %.0f s: %s", _named(permit.project), seconds, log_text(error))
 
     def paused_for(self, project: str | None) -> float:
         """Return for how many seconds more a pause holds back the creates of a project."""
@@ -398,7 +399,7 @@ class CreateThrottles:
     def pause_all(self, seconds: float, reason: Exception) -> None:
         """Hold back all creates because none can be sent."""
         self.common.pause(seconds, reason)
-        _logger.warning("all creates are held back for %.0f s: %s", seconds, reason)
+        _logger.warning("all creates are held back for %.0f s: %s", seconds, log_text(reason))
 
     def is_refused(self, project: str | None) -> bool:
         """Return whether the server refuses the creates of a project at present."""
