@@ -10,7 +10,7 @@ _MINUTE_SECONDS: Final = 60
 _HOUR_SECONDS: Final = 3_600
 _DAY_SECONDS: Final = 86_400
 _YEAR_SECONDS: Final = 31_557_600  # 365.25 days
-_MOST_HOURS: Final = 72
+_MOST_HOURS: Final = 240
 _MOST_DAYS: Final = 730
 
 
