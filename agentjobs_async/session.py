@@ -22,6 +22,7 @@ from agentjobs_async._loop.cancel_scope import wait_until_left
 from agentjobs_async._loop.loop_binding import running_loop
 from agentjobs_async._loop.tasks import run_to_end
 from agentjobs_async._polling.reading import GetJob, GetJobReader, OnUpdate, job_or_raise, job_or_ref
+from agentjobs_async._polling.wait_state import Answer
 from agentjobs_async._polling.waits import Waits
 from agentjobs_async._validation import (
     checked_bare_id,
@@ -34,6 +35,7 @@ from agentjobs_async._validation import (
 from agentjobs_async.errors import AgentJobsError, CreateOutcome, InvalidInputError, SessionClosedError
 from agentjobs_async.models import AgentJob, JobRef, JobStatus
 from agentjobs_async.policy import PollBudget, PollPolicy
+from agentjobs_async.telemetry.left_jobs import report_left
 from agentjobs_async.telemetry.observers import Hook, checked_observer, hooks_of
 
 __all__ = ["AgentJobsSession"]
@@ -155,7 +157,9 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
                 It is not sent. Waits that are given the returned job take it over.
             on_cancel: What becomes of the create when this call is cancelled: `"abandon"` cuts it, so that its outcome
                 is unknown once its first byte has left; with `"finish"` it continues without the caller, hooks get its
-                `JobCreated` or `CreateFailed`, and `drain` waits for it. For handlers whose client may disconnect.
+                `JobCreated` or `CreateFailed`, and `drain` waits for it. For handlers whose client may disconnect. If
+                its caller no longer gets the job, a warning names its token; where the answer came together with the
+                cancellation, so does a note of the `CancelledError`, and hooks get a `WaitEnded`.
 
         Raises:
             InvalidInputError: An argument is invalid; nothing was sent.
@@ -183,7 +187,12 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
             error.outcome = CreateOutcome.NOT_SENT
             raise
         create = self._service.create(request, self._hooks, self._creates)
-        return job_or_raise(await (run_to_end(create, self._finishing) if finish else create))
+        return job_or_raise(await (run_to_end(create, self._finishing, self._on_left) if finish else create))
+
+    def _on_left(self, result: Answer, cut: asyncio.CancelledError) -> None:
+        """Log a job whose create went on without its caller; hooks have got its `JobCreated`."""
+        if isinstance(result, AgentJob):
+            report_left(result, cut)
 
     async def get_job(self, job: AgentJob | JobRef | str) -> AgentJob:
         """Read a job once.
@@ -223,7 +232,8 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
             timeout: Seconds, finite and above 0; `None` sets no limit to the wait.
             on_update: As in `wait_for_job`. Its first call, with the created job, is the time to store `job.ref`.
             label: As in `create_job`.
-            on_cancel: As in `create_job`.
+            on_cancel: As in `create_job`. Once the job is created, cancelling ends the wait, and a warning and a note
+                of the `CancelledError` name its token; a warning does where the session is closed meanwhile.
 
         Raises:
             AgentJobsError: As by `create_job` and `wait_for_job`; `outcome` is `None` if the wait raised it.
@@ -245,7 +255,11 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
         began = clock()
         job = await self.create_job(prompt, timeout=min(seconds or _MAX_CREATE_SECONDS, _MAX_CREATE_SECONDS), **create)
         left = None if seconds is None else max(seconds - (clock() - began), 0.001)
-        return await self.wait_for_job(job, timeout=left, on_update=on_update)
+        try:
+            return await self.wait_for_job(job, timeout=left, on_update=on_update)
+        except (asyncio.CancelledError, SessionClosedError) as error:
+            report_left(job, error)
+            raise
 
     @property
     def project_id(self) -> str | None:

@@ -5,9 +5,11 @@ import copy
 import gc
 import inspect
 import pickle
+import re
 import warnings
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import suppress
 from contextvars import Context, ContextVar
 from itertools import pairwise
 from types import SimpleNamespace
@@ -29,6 +31,7 @@ from agentjobs_async import (
     CreateOutcomeUnknownError,
     HttpTimeouts,
     InvalidInputError,
+    JobCreated,
     JobFailedError,
     JobRef,
     JobStatus,
@@ -39,13 +42,15 @@ from agentjobs_async import (
     ProtocolError,
     RejectedError,
     SessionClosedError,
+    WaitEnded,
+    WaitStarted,
     WaitTimeoutError,
     __version__,
     wait_for_job,
 )
 from agentjobs_async.testing import Emulator, JobScript
 from agentjobs_async.web import job_events, sse_events
-from tests.polled import REF, clock
+from tests.polled import REF, clock, let_go
 from tests.rows import failures, failures_in_turn
 from tests.scripted import KEY, SERVICE, Reply, Scripted, job, session_of
 
@@ -264,6 +269,97 @@ async def test_plain_http_by_request() -> None:
     (request,) = proxy.requests
     assert request.line == "GET http://a.example/v2/agent/docs/job/job_1 HTTP/1.1"
     assert request.headers["user-agent"] == "me"
+
+
+async def refused(session: AgentJobsSession) -> AgentJob:
+    await asyncio.sleep(5)
+    return await session.run_job("refused")
+
+
+async def by_gather(session: AgentJobsSession) -> None:
+    await asyncio.gather(*map(session.run_job, "abcd"), refused(session))
+
+
+async def by_task_group(session: AgentJobsSession) -> None:
+    async with asyncio.TaskGroup() as group:
+        for call in (*map(session.run_job, "abcd"), refused(session)):
+            group.create_task(call)
+
+
+async def by_timeout(session: AgentJobsSession) -> None:
+    async with asyncio.timeout(5):
+        await asyncio.gather(*map(session.run_job, "abcd"))
+
+
+async def by_cancelling(session: AgentJobsSession) -> None:
+    calls = [asyncio.ensure_future(session.run_job(prompt)) for prompt in "abcd"]
+    await asyncio.sleep(5)
+    for call in calls:
+        call.cancel()
+    for call in calls:
+        with pytest.raises(asyncio.CancelledError) as caught:
+            await call
+        (note,) = caught.value.__notes__
+        assert re.match(r"job docs/job_\d+ was created, and its caller was cut off: it continues", note)
+
+
+async def by_draining(session: AgentJobsSession) -> None:
+    calls = [asyncio.ensure_future(session.run_job(prompt)) for prompt in "abcd"]
+    await asyncio.sleep(5)
+    await session.drain()
+    ends = await asyncio.gather(*calls, return_exceptions=True)
+    assert all(isinstance(end, SessionClosedError) and not hasattr(end, "__notes__") for end in ends)
+
+
+WAYS_TO_BE_CUT = (by_gather, by_task_group, by_timeout, by_cancelling, by_draining)
+
+
+@pytest.mark.looptime
+async def test_runs_that_are_cut(caplog: pytest.LogCaptureFixture) -> None:
+    """Whatever cuts runs whose jobs were created, the log names each token, and hooks are told how each wait ended."""
+
+    async def check(way: Callable[[AgentJobsSession], Awaitable[None]]) -> None:
+        caplog.clear()
+        events: list[Any] = []
+        async with Emulator(script=JobScript(duration=1_000)) as emulator:
+            await emulator.inject("422 on=create", prompt="refused")
+            with suppress(RejectedError, ExceptionGroup, TimeoutError):
+                async with emulator.session(project_id="docs", hooks=[events.append]) as session:
+                    await way(session)
+            await let_go()
+        tokens = {job.ref.to_token() for job in [event.job for event in events if isinstance(event, JobCreated)]}
+        assert len(tokens) == len(emulator.jobs) == 4
+        said = [message for message in caplog.messages if "was created, and its caller was cut off" in message]
+        assert sorted(message.split()[1] for message in said) == sorted(tokens)
+        ends = [event for event in events if isinstance(event, WaitEnded)]
+        assert {event.ref.to_token() for event in ends} == tokens
+        assert {type(event.error) for event in ends} <= {asyncio.CancelledError, SessionClosedError}
+        assert KEY not in caplog.text
+
+    assert await failures_in_turn(check, *WAYS_TO_BE_CUT) == {}
+
+
+def test_runs_that_are_cut_by_the_end_of_the_loop(caplog: pytest.LogCaptureFixture) -> None:
+    """At the end of `asyncio.run`, the log names the token of each run that is left."""
+
+    async def main() -> None:
+        async with Emulator(script=JobScript(duration=1_000)) as emulator:
+            created = asyncio.Event()
+
+            def on_event(event: object) -> None:
+                if isinstance(event, WaitStarted):
+                    created.set()
+
+            session = emulator.session(project_id="docs", hooks=[on_event])
+            run = asyncio.ensure_future(session.run_job("Fix it"))
+            await created.wait()
+            assert not run.done()
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)  # the program forgot to close its session
+        asyncio.run(main())
+        gc.collect()
+    assert "job docs/job_000001 was created, and its caller was cut off" in caplog.text
 
 
 def test_outside_of_asyncio() -> None:

@@ -14,6 +14,7 @@ from agentjobs_async._http.responses import ResponseDecoder, prompt_body
 from agentjobs_async._http.transport import Transport
 from agentjobs_async._loop.backoff import Backoff
 from agentjobs_async._loop.cancel_scope import CancelScope
+from agentjobs_async._loop.late_cancel import LateCancel
 from agentjobs_async._text import limit
 from agentjobs_async._validation import validator
 from agentjobs_async.errors import (
@@ -27,6 +28,7 @@ from agentjobs_async.errors import (
     log_text,
 )
 from agentjobs_async.models import AgentJob, with_label
+from agentjobs_async.telemetry.left_jobs import report_left
 from agentjobs_async.telemetry.observers import checked_observer, logger
 
 if TYPE_CHECKING:  # loaded with the first hook
@@ -97,6 +99,7 @@ class Create:
         self._progress = Progress(request, decoder)
         self._clock = asyncio.get_running_loop().time
         self._started = 0.0
+        self._created: AgentJob | None = None  # from the answer on: a cancellation may keep it from the caller
 
     async def run(self, group: set[CancelScope]) -> Result:
         """Return the job, or the error with its outcome. Until then its scope is in `group`."""
@@ -109,17 +112,24 @@ class Create:
             with scope:
                 result = await self._run_tries(self._started + self._request.timeout)
         except asyncio.CancelledError as error:
+            if self._created is not None:
+                report_left(self._report_created(self._created), error, self._hooks)
+                raise
             outcome = self._progress.outcome
             if outcome is CreateOutcome.UNKNOWN:  # the TimeoutError of an `asyncio.timeout` shows it as its cause
                 error.add_note(str(self._unknown(_CANCELLED)))
             self._report(outcome, error)
             raise
         if result is None:
-            result = self._interrupted(scope)
+            result = self._created or self._interrupted(scope)
         if isinstance(result, AgentJobsError):
             self._report(result.outcome or CreateOutcome.UNKNOWN, result)
             return result
-        job = with_label(result, self._request.label)
+        return self._report_created(result)
+
+    def _report_created(self, created: AgentJob) -> AgentJob:
+        """Return the job with its label, and report it to hooks."""
+        job = with_label(created, self._request.label)
         if self._hooks is not None:
             self._hooks.created(job, self._clock() - self._started, self._progress.tries)
         return job
@@ -138,6 +148,10 @@ class Create:
         return result
 
     async def _try(self) -> Result:
+        """Return the result of one try. A cancellation leaves an answer that comes with it the time to be read."""
+        return await LateCancel(self._exchange(), lambda: self._progress.awaits_answer)
+
+    async def _exchange(self) -> Result:
         response = await self._transport.create(self._url, self._body, self._progress)
         if isinstance(response, NotSentError):
             response.outcome = CreateOutcome.NOT_SENT
@@ -148,6 +162,7 @@ class Create:
             result = self._decoder.create(response, self._request.project_id, self._progress.sent_at)
         if not isinstance(result, CreateOutcomeUnknownError):
             self._progress.decided(result if isinstance(result, AgentJobsError) else None)
+        self._created = result if isinstance(result, AgentJob) else None
         return result
 
     def _interrupted(self, scope: CancelScope) -> AgentJobsError:

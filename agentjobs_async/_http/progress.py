@@ -27,6 +27,8 @@ class _Step(Enum):
     """There is a connection. A byte may have left: only aiohttp knows when it sends the headers."""
     SENDING = auto()
     """The body has been asked for, and `before_send` has allowed it. A byte may have left."""
+    SENT = auto()
+    """All of the body has been handed to aiohttp: what is left is the answer."""
     DECIDED = auto()
     """The outcome is certain, or there was no try yet. What a byte that has left led to is known."""
 
@@ -66,6 +68,11 @@ class Progress:
         return self._step not in (_Step.CONNECTING, _Step.DECIDED)
 
     @property
+    def awaits_answer(self) -> bool:
+        """Whether all of the try under way was sent, and only its answer is missing."""
+        return self._step is _Step.SENT
+
+    @property
     def outcome(self) -> CreateOutcome:
         """The outcome of a create that ends now, without another response."""
         if self.may_have_left:
@@ -103,7 +110,7 @@ class Progress:
         Raises:
             StoppedError: It returned false or raised; or the try was sent before, or is over.
         """
-        if self._step in (_Step.SENDING, _Step.DECIDED):
+        if self._step in (_Step.SENDING, _Step.SENT, _Step.DECIDED):
             raise StoppedError("a create is never sent twice")
         before_send, refusal = self._request.before_send, "before_send did not allow it"
         try:
@@ -119,6 +126,11 @@ class Progress:
             raise StoppedError(refusal)
         self.sent_at = datetime.now(UTC)
         self._step = _Step.SENDING
+
+    def sent(self) -> None:
+        """Record that all of the body is written."""
+        if self._step is _Step.SENDING:
+            self._step = _Step.SENT
 
     def on_head(self, head: Response) -> None:
         """Record a response of which the body has not been read: the head of a refusal already proves the outcome."""

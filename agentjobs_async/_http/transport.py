@@ -264,6 +264,7 @@ class _Body(aiohttp.Payload):
         self._progress.sending()
         for start in range(0, len(self._content), _SENT_BYTES):
             await writer.write(self._content[start : start + _SENT_BYTES])
+        self._progress.sent()
 
 
 async def _bounded(content: aiohttp.StreamReader, limit: int) -> tuple[bytes, bool]:

@@ -2,21 +2,40 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 
 
-async def run_to_end(work: Coroutine[Any, Any, T], tasks: set[asyncio.Task[Any]]) -> T:
+async def run_to_end(
+    work: Coroutine[Any, Any, T], tasks: set[asyncio.Task[Any]], on_left: Callable[[T, asyncio.CancelledError], None]
+) -> T:
     """Return what `work` returns. It runs in a task of its own, in a copy of the caller's context.
 
-    Cancelling this call leaves at once, and the task continues. Until it ends it is in `tasks`, since the loop alone
-    would not keep it alive. `work` must return its errors: no caller may be left to whom they could be raised.
+    Cancelling this call leaves at once, and the task continues: `on_left` is called with its result, once that is
+    there, and with the cancellation that has kept it from the caller. Until the task ends it is in `tasks`, since the
+    loop alone would not keep it alive. `work` must return its errors: no caller may be left to whom they could be
+    raised.
     """
     task = asyncio.get_running_loop().create_task(work)
     tasks.add(task)
     task.add_done_callback(tasks.discard)
-    return await asyncio.shield(task)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError as cut:
+        if task.done():  # in the turn of the loop in which this call was cancelled
+            _tell(on_left, cut, task)
+        else:
+            task.add_done_callback(partial(_tell, on_left, cut))
+        raise
+
+
+def _tell(
+    on_left: Callable[[T, asyncio.CancelledError], None], cut: asyncio.CancelledError, task: asyncio.Task[T]
+) -> None:
+    if not task.cancelled():  # as all tasks are at the end of `asyncio.run`: `work` has met that
+        on_left(task.result(), cut)
 
 
 async def until_done(tasks: set[asyncio.Future[Any]], on_cancel: Callable[[], None] = lambda: None) -> None:

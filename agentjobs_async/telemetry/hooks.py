@@ -131,6 +131,12 @@ class Hooks:
         event = events.WaitEnded(ref, job, error, polls, elapsed, lateness, shared, address, label=label, source=source)
         call_in(context, self._emit, event)
 
+    def left(self, job: AgentJob, cut: BaseException) -> None:
+        """Report a wait that was over before its first poll, since the caller of the create was cut by `cut`."""
+        wait = object()
+        self.wait_started(wait, job.ref, job.label)
+        self.wait_ended(wait, job.ref, cut, 0, 0.0, None, shared=False)
+
     # Polls: in an empty context, since they belong to no caller.
 
     def polled(

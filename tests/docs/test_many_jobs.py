@@ -24,6 +24,15 @@ async def test_follow(emulator: Emulator, capsys: pytest.CaptureFixture[str]) ->
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["active", "completed"]
 
 
+async def test_create_all(emulator: Emulator, capsys: pytest.CaptureFixture[str]) -> None:
+    """A refused create is told, and the jobs of the others are collected."""
+    async with emulator.session(project_id="docs") as session:
+        jobs = await run_page("many-jobs")["create_all"](session, ["One", " ", "Two"])
+    assert [job.id for job in jobs] == [*emulator.jobs]
+    assert len(jobs) == 2
+    assert capsys.readouterr().out.startswith("not created: prompt ")
+
+
 async def test_fan_out(emulator: Emulator) -> None:
     """In the fan-out, a failing create affects no other job."""
     async with emulator.session(project_id="docs") as session:

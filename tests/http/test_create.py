@@ -32,10 +32,12 @@ from agentjobs_async import (
     RejectedError,
     ServerError,
     SessionClosedError,
+    WaitEnded,
+    WaitStarted,
 )
 from agentjobs_async._text import local_time
 from tests.http.tls import CertificateServer, client_context
-from tests.polled import clock, gaps
+from tests.polled import REF, clock, gaps, let_go
 from tests.rows import failures_in_turn
 from tests.scripted import KEY, Reply, Scripted, address, loopback_socket, reply
 from tests.until import until
@@ -367,6 +369,82 @@ async def test_time_out_of_the_callers_own(caplog: pytest.LogCaptureFixture) -> 
     assert any(line.startswith(words) for line in traceback.format_exception(caught.value))
     assert caplog.messages[-1].startswith("the outcome of a create is unknown (sha256 of its prompt: ")
     assert caplog.messages[-1].endswith("...): the caller of the create was cancelled")
+
+
+@pytest.mark.looptime
+async def test_cancelled_when_it_is_answered(caplog: pytest.LogCaptureFixture) -> None:
+    """A create that is cancelled in a turn of the loop from its answer on loses no id.
+
+    It returns the job; or the log and the cancellation name its token, and hooks are told of it and of the end.
+    """
+
+    async def check(turns: int) -> None:
+        caplog.clear()
+        events: list[Any] = []
+        answered = asyncio.Event()
+        answer = Reply(CREATED.data, after=answered.set)
+        async with Scripted(answer) as server, server.session(hooks=[events.append]) as session:
+            creating = asyncio.ensure_future(session.create_job("Fix it", label="order-17"))
+            await answered.wait()
+            await let_go(turns)
+            if creating.cancel():
+                with pytest.raises(asyncio.CancelledError) as caught:
+                    await creating
+                (note,) = caught.value.__notes__
+                assert note == caplog.messages[-1]
+                assert note.startswith("job docs/job_1 was created, and its caller was cut off")
+                created, *wait = events
+                assert wait == [
+                    WaitStarted(REF, label="order-17"),
+                    WaitEnded(*(REF, None, caught.value, 0, 0.0), server_address="127.0.0.1", label="order-17"),
+                ]
+                outcomes.append("cancelled")
+            else:
+                (created,) = events
+                assert (await creating).id == "job_1"
+                outcomes.append("returned")
+            assert (type(created), created.job.label) == (JobCreated, "order-17")
+
+    outcomes: list[str] = []
+    assert await failures_in_turn(check, *range(14)) == {}
+    assert {*outcomes} == {"cancelled", "returned"}
+
+
+@pytest.mark.looptime
+async def test_closed_when_it_is_answered() -> None:
+    """A session that is closed in a turn of the loop from a create's answer on returns the job."""
+
+    async def check(turns: int) -> None:
+        answered = asyncio.Event()
+        async with Scripted(Reply(CREATED.data, after=answered.set)) as server, server.session() as session:
+            creating = asyncio.ensure_future(session.create_job("Fix it"))
+            await answered.wait()
+            await let_go(turns)
+            await session.aclose()
+            assert creating.done()
+            assert (await creating).id == "job_1"
+
+    assert await failures_in_turn(check, *range(14)) == {}
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("together", [False, True])
+async def test_finished_without_its_caller(caplog: pytest.LogCaptureFixture, *, together: bool) -> None:
+    """A create that finishes after its caller was cancelled, or at that moment, names its job in the log."""
+    events: list[Any] = []
+    answered = asyncio.Event()
+    async with Scripted(Reply(CREATED.data, after=answered.set)) as server:
+        async with server.session(hooks=[events.append]) as session:
+            creating = asyncio.ensure_future(session.create_job("Fix it", on_cancel="finish"))
+            await (answered.wait() if together else let_go(1))
+            creating.cancel()
+            with pytest.raises(asyncio.CancelledError) as caught:
+                await creating
+            await session.drain()
+    assert [type(event) for event in events] == [JobCreated]
+    (message,) = caplog.messages
+    assert message.startswith("job docs/job_1 was created, and its caller was cut off")
+    assert getattr(caught.value, "__notes__", [message]) == [message]
 
 
 INTERRUPTED = [

@@ -11,28 +11,64 @@ from agentjobs_async._loop.tasks import run_to_end, until_done
 async def test_result_of_a_task() -> None:
     """The result is that of the coroutine, and its task is kept no longer than it runs."""
     tasks: set[asyncio.Task[Any]] = set()
-    assert await run_to_end(asyncio.sleep(0, "done"), tasks) == "done"
+    left: list[object] = []
+    assert await run_to_end(asyncio.sleep(0, "done"), tasks, lambda *told: left.append(told)) == "done"
+    assert left == []
     assert tasks == set()
 
 
 async def test_cancelled_call_of_a_task() -> None:
-    """A cancelled call leaves at once, and the coroutine goes on to its end."""
+    """A cancelled call leaves at once, and the coroutine goes on to its end, which is told."""
+    left: list[object] = []
     tasks: set[asyncio.Task[Any]] = set()
     go, gone = asyncio.Event(), asyncio.Event()
 
-    async def work() -> None:
+    async def work() -> str:
         await go.wait()
         gone.set()
+        return "done"
 
-    call = asyncio.ensure_future(run_to_end(work(), tasks))
+    call = asyncio.ensure_future(run_to_end(work(), tasks, lambda *told: left.append(told)))
     await asyncio.sleep(0)
     call.cancel()
-    with pytest.raises(asyncio.CancelledError):
+    with pytest.raises(asyncio.CancelledError) as caught:
         await call
+    assert left == []
     (task,) = tasks
     go.set()
     await task
     assert gone.is_set()
+    await asyncio.sleep(0)
+    assert left == [("done", caught.value)]
+
+
+async def test_cancelled_in_the_turn_of_the_result() -> None:
+    """A call that is cancelled when the coroutine has ended tells its result before it raises."""
+    left: list[object] = []
+    call: asyncio.Task[str]
+
+    async def work() -> str:
+        call.cancel()
+        return "done"
+
+    call = asyncio.ensure_future(run_to_end(work(), set(), lambda *told: left.append(told)))
+    with pytest.raises(asyncio.CancelledError) as caught:
+        await call
+    await asyncio.sleep(0)
+    assert left == [("done", caught.value)]
+
+
+async def test_cancelled_with_its_call() -> None:
+    """Where the coroutine is cancelled, too, there is no result to be told."""
+    tasks: set[asyncio.Task[Any]] = set()
+    call = asyncio.ensure_future(run_to_end(asyncio.sleep(100), tasks, lambda *told: pytest.fail(str(told))))
+    await asyncio.sleep(0)
+    for task in (*tasks, call):
+        task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    await asyncio.sleep(0)
+    assert tasks == set()
 
 
 async def test_cancelled_again_and_again() -> None:

@@ -1,0 +1,109 @@
+"""An exchange whose answer counts, although its task is cancelled in the very moment in which it comes."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import suppress
+from typing import Any, Final, Generic, TypeVar
+
+T = TypeVar("T")
+
+_LAST_TURNS: Final = 4  # of the loop: from a response that is in the socket to the end of the coroutine that reads it
+
+
+class LateCancel(Generic[T]):
+    """Awaits a coroutine that a cancellation reaches some turns of the loop late; not at all, if it has ended by then.
+
+    The cancellation is raised then, too, and what the coroutine would have returned is lost: it keeps what counts. It
+    runs in the task that awaits it. In a task of its own, the end of `asyncio.run` would cancel it like all others.
+
+    Args:
+        coroutine: What is awaited. A time-out within it works as ever.
+        may_last: Asked at a cancellation; if it returns false, the coroutine is cancelled at once.
+    """
+
+    __slots__ = ("_awaited", "_coroutine", "_ended", "_may_last", "_result")
+
+    _result: T
+
+    def __init__(self, coroutine: Coroutine[Any, Any, T], may_last: Callable[[], bool]) -> None:
+        self._coroutine = coroutine
+        self._may_last = may_last
+        self._awaited: Any = None
+        self._ended = False
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        """Run the coroutine step by step."""
+        task = asyncio.current_task()
+        cancelling = 0 if task is None else task.cancelling()
+        try:
+            self._step(self._coroutine.send, None)
+            cut = yield from self._until_cancelled()
+            if cut is not None and self._may_last():
+                yield from self._last_turns()
+            if cut is not None and not self._ended:
+                yield from self._cancelled(cut)
+            elif cut is not None and task is not None and task.cancelling() > cancelling:
+                raise cut  # else a time-out within was about to cut what has ended
+            return self._result
+        finally:
+            cut = None  # its traceback holds this frame, which must not hold it
+            self._coroutine.close()
+
+    def _step(self, resume: Callable[[Any], Any], value: object) -> None:
+        """Run the coroutine until it awaits something, or ends."""
+        try:
+            self._awaited = resume(value)
+        except StopIteration as end:
+            self._ended, self._result = True, end.value
+
+    def _until_cancelled(self) -> Generator[Any, Any, asyncio.CancelledError | None]:
+        """Run the coroutine until its task is cancelled, and return the cancellation; `None` if it has ended before."""
+        while not self._ended:
+            try:
+                yield from _until_done(self._awaited)
+            except asyncio.CancelledError as error:
+                return error
+            self._step(self._coroutine.send, None)
+        return None
+
+    def _last_turns(self) -> Generator[Any, Any, None]:
+        """Run the coroutine for some turns of the loop more, however often its task is cancelled."""
+        for _ in range(_LAST_TURNS):
+            while not self._ended and asyncio.isfuture(self._awaited) and self._awaited.done():
+                self._step(self._coroutine.send, None)
+            if self._ended:
+                return
+            with suppress(asyncio.CancelledError):
+                yield
+            if not asyncio.isfuture(self._awaited):  # it only waited for the next turn
+                self._step(self._coroutine.send, None)
+
+    def _cancelled(self, cut: asyncio.CancelledError) -> Generator[Any, Any, None]:
+        """Cancel what the coroutine awaits, else the coroutine itself, and run it to its end, as a task would."""
+        if not (asyncio.isfuture(self._awaited) and self._awaited.cancel(*cut.args)):
+            self._step(self._coroutine.throw, cut)
+        while not self._ended:
+            try:
+                value = yield self._awaited
+            except asyncio.CancelledError as error:
+                self._step(self._coroutine.throw, error)
+            else:
+                self._step(self._coroutine.send, value)
+
+
+def _until_done(awaited: Any) -> Generator[Any, Any, None]:
+    """Wait until `awaited` is done, without an end of it when the task is cancelled; a turn of the loop for `None`."""
+    if not asyncio.isfuture(awaited):
+        yield awaited
+        return
+    done: asyncio.Future[None] = awaited.get_loop().create_future()
+
+    def on_done(_awaited: object) -> None:
+        if not done.done():
+            done.set_result(None)
+
+    awaited.add_done_callback(on_done)
+    try:
+        yield from done
+    finally:
+        awaited.remove_done_callback(on_done)

@@ -1,0 +1,28 @@
+"""Jobs that were created for a call which was cut before its caller got them: none of their ids is lost."""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from agentjobs_async.models import AgentJob
+from agentjobs_async.telemetry.observers import logger
+
+if TYPE_CHECKING:  # loaded with the first hook
+    from agentjobs_async.telemetry.hooks import Hooks
+
+__all__ = ["report_left"]
+
+
+def report_left(job: AgentJob, cut: BaseException, hooks: "Hooks | None" = None) -> None:
+    """Log the token of a job whose caller was cut by `cut` before it got the job, and note it on a cancellation.
+
+    Args:
+        job: The job. Its agent may be at work.
+        cut: The `CancelledError`, or the `SessionClosedError`, which names the job by itself.
+        hooks: Called with the start and the end of a wait for the job; `None` where it was waited for.
+    """
+    words = f"job {job.ref.to_token()} was created, and its caller was cut off: it continues; take it up by this token"
+    logger.warning("%s", words)
+    if isinstance(cut, asyncio.CancelledError):
+        cut.add_note(words)
+    if hooks is not None:
+        hooks.left(job, cut)
