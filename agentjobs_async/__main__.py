@@ -10,9 +10,10 @@ from types import FrameType
 from typing import Final
 
 from agentjobs_async._extras import MissingExtraError, extra_named
+from agentjobs_async._loop.signals import exit_code_of, stop_signals
 
 _USAGE: Final = 2  # exit code
-_INTERRUPTED: Final = 128 + signal.SIGINT  # exit code, as shells count
+_DEFAULTS: Final = (signal.SIG_DFL, signal.default_int_handler)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -22,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: The arguments after the program's name; `None` takes those of the process.
     """
     try:
-        with _quiet_interrupts(), extra_named("agentjobs"):
+        with _ended_by_signals(), extra_named("agentjobs"):
             from agentjobs_async.cli.main import run_command  # noqa: PLC0415 - the extra may not be installed
 
             return run_command(sys.argv[1:] if arguments is None else arguments)
@@ -31,26 +32,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.stderr.write(f"{error}\n")
         return _USAGE
     except KeyboardInterrupt:
-        return _INTERRUPTED
+        return exit_code_of(signal.SIGINT)
 
 
 @contextmanager
-def _quiet_interrupts() -> Iterator[None]:
-    """End the process without a traceback at Ctrl-C, inside of the block, if it would raise a KeyboardInterrupt."""
-    before = signal.getsignal(signal.SIGINT)
-    if before is not signal.default_int_handler or threading.current_thread() is not threading.main_thread():
-        yield  # such as in the background, where a shell made the process ignore it
+def _ended_by_signals() -> Iterator[None]:
+    """End the process at a signal inside of the block, where nobody has put a handler of his own.
+
+    It ends without a traceback at Ctrl-C, and as process 1 of a container too, for which the system would drop a
+    SIGTERM that has no handler: what was to be stopped would then be started. A signal that is ignored stays so, such
+    as Ctrl-C in the background.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
         return
-    signal.signal(signal.SIGINT, _end)
+    before = {number: signal.getsignal(number) for number in stop_signals()}
+    unhandled = {number: handler for number, handler in before.items() if handler in _DEFAULTS}
+    for number in unhandled:
+        signal.signal(number, _end)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in unhandled.items():
+            signal.signal(number, handler)
 
 
 def _end(number: int, frame: FrameType | None) -> None:
-    del number, frame
-    os._exit(_INTERRUPTED)  # no KeyboardInterrupt: imports and finalizers would swallow or show it
+    del frame
+    os._exit(exit_code_of(number))  # no KeyboardInterrupt: imports and finalizers would swallow or show it
 
 
 if __name__ == "__main__":

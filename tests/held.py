@@ -24,3 +24,7 @@ class HeldEmulator(Emulator):
             self.arrived.set()
             await self.release.wait()
         return await super()._deliver(exchange, *answer)
+
+    async def hold(self) -> None:
+        """Answer no create again before the next release."""
+        self.release.clear()

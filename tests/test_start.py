@@ -1,14 +1,18 @@
 """The start of the command line is quiet at Ctrl-C, by its own code; importing the package changes nothing."""
 
 import signal
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.cli.stage import ROOT, Child
+from tests.cli.stage import ROOT, Child, environment
+from tests.first_process import run_first
 
 SLOW = "import gc, threading; print('importing', gc.isenabled(), flush=True); threading.Event().wait()"
 SCRIPT = "import sys; from agentjobs_async.__main__ import main; sys.exit(main())"
+STOPPED = "import os, signal; os.kill(os.getpid(), signal.{}); print('goes on', flush=True); os._exit(7)"
+HANDLERS = "import signal; print([signal.getsignal(each) for each in signal.valid_signals()])"
 OBEDIENT = "import os, signal; signal.raise_signal(signal.SIGINT); print('goes on', flush=True); os._exit(7)"
 
 
@@ -54,3 +58,23 @@ def test_a_background_process_ignores_it(tmp_path: Path) -> None:
     finally:
         signal.signal(signal.SIGINT, before)
     assert child.stdout == "goes on\n"
+
+
+@pytest.mark.parametrize(("name", "code"), [("SIGTERM", 143), ("SIGHUP", 129), ("SIGINT", 130)])
+def test_stopped_as_process_1(name: str, code: int, tmp_path: Path) -> None:
+    """A signal ends the start of process 1 of a container, to which the system gives none that has no handler."""
+    (tmp_path / "click.py").write_text(STOPPED.format(name))
+    started = environment({"PYTHONPATH": f"{tmp_path}:{ROOT}"})
+    done = run_first(sys.executable, "-m", "agentjobs_async", "run", "a", "--emulator", env=started)
+    assert (done.returncode, done.stdout, done.stderr) == (code, "", "")
+
+
+def test_imports_change_no_handler() -> None:
+    """Importing the package, the module of the command line and that of the web changes no signal's handler."""
+    imports = "import agentjobs_async.__main__, agentjobs_async.cli.process, agentjobs_async.web"
+    shown = []
+    for program in (HANDLERS, f"{imports}; {HANDLERS}"):
+        with Child(command=("-c", program), fresh=True) as child:
+            assert child.ended() == 0, child.stderr
+        shown.append(child.stdout.replace("0x", ""))
+    assert shown[0] == shown[1]

@@ -52,26 +52,17 @@ ROOMS: dict[str, set[str]] = {
     "batch": {
         *("", "_extras", "_loop", "_polling", "_text", "_validation", "errors", "learning", "session", "telemetry"),
     },
-    "durable": {
-        *(
-            "",
-            "_extras",
-            "_loop",
-            "_polling",
-            "_validation",
-            "batch",
-            "errors",
-            "telemetry",
-        ),  # a followed job is a wait
+    "durable": {  # a followed job is a wait
+        *("", "_extras", "_loop", "_polling", "_validation", "batch", "errors", "telemetry"),
     },
     "engines": {"", "_extras", "_validation", "batch"},
-    "web": {"", "_validation"},
+    "web": {"", "_loop", "_validation"},
     "report": {"", "_extras", "_text", "_validation", "batch", "web"},  # the live page sends server-sent events
     "testing": {"", "_validation", "session"},
     "tracing": {"_extras", "_version", "errors", "telemetry"},
     "prometheus": {"_extras", "telemetry"},
-    "cli": {"", "_text", "_validation", "batch", "engines", "report", "session", "testing"},
-    "__main__": {"_extras", "cli"},
+    "cli": {"", "_loop", "_text", "_validation", "batch", "engines", "report", "session", "testing"},
+    "__main__": {"_extras", "_loop", "cli"},
 }
 """The exact map: every room, and the rooms that it imports, all of them further up."""
 

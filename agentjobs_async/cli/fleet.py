@@ -146,9 +146,9 @@ def worker(journal: str, **how: Any) -> int:
     With --until-done it ends when all items have ended, those of the other workers too, with the code of them all; if
     the time of --for is up before, with 4.
 
-    At Ctrl-C or SIGTERM it starts nothing more, waits up to 10 s for responses, returns the rest to the queue, and
-    ends within 30 s. What a worker that dies was sending is unknown: at most as many as --max-sending; see agentjobs
-    resolve.
+    At Ctrl-C, SIGTERM or SIGHUP it starts nothing more, waits up to 10 s for responses, returns the rest to the queue,
+    and ends within 30 s. What a worker that dies was sending is unknown: at most as many as --max-sending; see
+    agentjobs resolve.
     """
     return run_action(lambda context: _work(context, journal, **how))
 

@@ -22,7 +22,7 @@ Exit codes:
 {failed}  2    wrong usage, nothing was sent
   3    the API key was refused
   4    {left}
-  130  stopped by Ctrl-C; 143 by SIGTERM; the jobs continue remotely
+  129  by SIGHUP; 130 by Ctrl-C; 143 by SIGTERM; the jobs continue remotely
   141  the reader of the output has left, as after | head
 If several apply: 3, then 4, then 1.
 """
@@ -30,7 +30,7 @@ _JOURNAL_EXIT_CODES: Final = """\b
 Exit codes:
 {ended}  2    wrong usage, nothing was changed
   4    the journal can't be read or written
-  130  stopped by Ctrl-C; 143 by SIGTERM
+  129  by SIGHUP; 130 by Ctrl-C; 143 by SIGTERM
   141  the reader of the output has left, as after | head
 """
 _JSON_LINES: Final = """\b

@@ -11,6 +11,7 @@ from typing import Final
 import click
 
 from agentjobs_async import InvalidInputError, __version__
+from agentjobs_async._loop.signals import exit_code_of
 from agentjobs_async._text import one_line
 from agentjobs_async.cli._output.outcomes import ExitCode, described
 from agentjobs_async.cli._output.streams import silence
@@ -83,7 +84,7 @@ def run_command(arguments: Sequence[str]) -> int:
         show_error(_shown(error))
         return error.exit_code
     except click.Abort:
-        return 128 + signal.SIGINT  # as shells count
+        return exit_code_of(signal.SIGINT)
     except InvalidInputError as error:
         show_error(f"Error: {described(error)}")
         return ExitCode.USAGE

@@ -1,30 +1,31 @@
 """Ending a command early: by a signal, or because the reader of its output has left."""
 
 import asyncio
-import os
+import errno
 import signal
 import sys
 import threading
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from types import FrameType, TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from attrs import frozen
 
+from agentjobs_async._loop.signals import HANGUP, end_process, exit_code_of, stop_signals
 from agentjobs_async.cli._output.columns import fitted
 from agentjobs_async.cli._output.outcomes import ExitCode, described, exit_code
 from agentjobs_async.cli._output.screen import Screen
 from agentjobs_async.cli._output.streams import guarded, leave, without_commands
 
-_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
-_SIGNAL_BASE: Final = 128  # exit code of a signal, less its number, as shells count
-
 T = TypeVar("T")
 
 
 class Interruption:
-    """A block in which SIGINT and SIGTERM request a stop; a second signal ends the process at once.
+    """A block in which SIGINT, SIGTERM and SIGHUP request a stop; a second one ends the process at once.
+
+    A SIGHUP that was ignored before stays so; and it never is the second one, since the system and the shell both send
+    one when a terminal is closed, and service managers right after a SIGTERM.
 
     Attributes:
         exit_code: The exit code of the stopped command; `None` until a stop is requested.
@@ -42,7 +43,7 @@ class Interruption:
 
     def __enter__(self) -> Self:
         # asyncio's add_signal_handler is missing on Windows.
-        self._before = {number: signal.signal(number, self._received) for number in _SIGNALS}
+        self._before = {number: signal.signal(number, self._received) for number in stop_signals()}
         return self
 
     def __exit__(
@@ -58,6 +59,11 @@ class Interruption:
             self._asked.set()
             if self._working is not None:
                 self._working.cancel()
+
+    def hang_up(self) -> None:
+        """Request the stop of a SIGHUP, which may arrive later, because the terminal is gone; none if it is ignored."""
+        if HANGUP is not None and HANGUP in self._before:
+            self.ask(exit_code_of(HANGUP))
 
     async def stop_requested(self) -> None:
         """Wait until a stop is requested."""
@@ -91,20 +97,19 @@ class Interruption:
 
     def _received(self, number: int, frame: FrameType | None) -> None:
         del frame
-        for each in _SIGNALS:
-            signal.signal(each, self._received_again)
-        self._loop.call_soon_threadsafe(self.ask, _SIGNAL_BASE + number)
+        for each in self._before:
+            signal.signal(each, signal.SIG_IGN if each is HANGUP else self._received_again)
+        self._loop.call_soon_threadsafe(self.ask, exit_code_of(number))
 
     def _received_again(self, number: int, frame: FrameType | None) -> None:
         """End by the signal itself; this may interrupt any line of the program, a write in its middle too."""
         del frame
-        for each in _SIGNALS:
+        for each in self._before:
             signal.signal(each, signal.SIG_IGN)  # a third one must not cut the last words off
         for words in self.last_words:
             with suppress(Exception):
                 words()
-        signal.signal(number, signal.SIG_DFL)
-        os.kill(os.getpid(), number)
+        end_process(number)
 
 
 @frozen
@@ -157,9 +162,12 @@ async def _run_action(action: Callable[[Context], Awaitable[int]]) -> int:
 
 
 def _output_failed(screen: Screen, interruption: Interruption, error: OSError) -> None:
-    """Stop quietly when the reader left, as `head` does; say so when the output can't be written."""
+    """Stop quietly when the reader or the terminal left; say so when the output can't be written."""
     if isinstance(error, BrokenPipeError):
         interruption.ask(ExitCode.BROKEN_PIPE)
+        return
+    if screen.is_terminal and error.errno == errno.EIO:
+        interruption.hang_up()
         return
     screen.notice(("Error: ", "bold red"), f"the output can't be written: {error.strerror}")
     interruption.ask(ExitCode.UNFINISHED)

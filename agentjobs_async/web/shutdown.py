@@ -12,16 +12,15 @@ from typing import Any, Final
 from attrs import define, field, frozen
 
 from agentjobs_async import AgentJobsSession, InvalidInputError, JobTracker
+from agentjobs_async._loop.signals import end_process, stop_signals
 from agentjobs_async._validation import checked_seconds
 
 __all__ = ["drain_on_signal"]
 
-_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
-
 
 @asynccontextmanager
 async def drain_on_signal(
-    session: AgentJobsSession | JobTracker, *, grace: float = 10.0, signals: Sequence[signal.Signals] = _SIGNALS
+    session: AgentJobsSession | JobTracker, *, grace: float = 10.0, signals: Sequence[signal.Signals] | None = None
 ) -> AsyncGenerator[None]:
     """Drain the session at the first of `signals`, then pass each signal on to the handler that was there before.
 
@@ -33,8 +32,9 @@ async def drain_on_signal(
     Args:
         session: A session or tracker of the running loop.
         grace: As in `drain`.
-        signals: Which signals; SIGTERM and SIGINT by default. One that had no handler of Python's ends the process as
-            before, but only when all sessions of the process that it drains are drained.
+        signals: Which signals; `None` for SIGINT, SIGTERM, and SIGHUP unless the process ignores it. One that had no
+            handler of Python's ends the process as before, also as process 1 of a container, but only when all
+            sessions of the process that it drains are drained.
 
     Raises:
         InvalidInputError: `grace` is not a finite number from 0 on, or `session` is neither session nor tracker.
@@ -45,7 +45,7 @@ async def drain_on_signal(
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    draining = _Draining(session, grace, frozenset(signals))
+    draining = _Draining(session, grace, frozenset(stop_signals() if signals is None else signals))
     _DRAININGS.append(draining)
     try:
         for number in draining.signals:
@@ -126,5 +126,4 @@ def _end_process(number: int) -> None:
     for draining in left:
         draining.start_soon(number)
     if not left:
-        signal.signal(number, signal.SIG_DFL)
-        signal.raise_signal(number)
+        end_process(number)

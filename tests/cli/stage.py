@@ -72,6 +72,18 @@ def impatience() -> None:
     hooks._SILENCE_SECONDS = 0.0
 
 
+def own_terminal() -> None:
+    """Make standard output the terminal of this process, which gets SIGHUP when its other side is closed."""
+    os.setsid()
+    fcntl.ioctl(sys.stdout.fileno(), termios.TIOCSCTTY, 0)
+
+
+def own_terminal_under_nohup() -> None:
+    """Do the same in a process that ignores SIGHUP from its start on."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    own_terminal()
+
+
 def stop_before_the_view() -> None:
     """Let the live view begin only once a job is created, and SIGTERM come right then."""
     durations = display.recent_durations
@@ -258,7 +270,7 @@ class Child:
         return self
 
     def close_stdout(self) -> None:
-        """Stop reading standard output, as `head` does."""
+        """Stop reading standard output, as `head` does; or close the terminal."""
         assert self._out is not None
         os.close(self._out)
         self._out = None

@@ -1,16 +1,59 @@
+import asyncio
 import json
 import re
 import shlex
 import signal
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from agentjobs_async.__main__ import main
+from agentjobs_async.batch import Journal, State
+from agentjobs_async.testing import JobScript
 from tests.cli.checks import LOCAL_TIME
-from tests.cli.stage import Child, EmulatorThread, hanging_lookup, impatience, stop_before_the_view
+from tests.cli.stage import (
+    Child,
+    EmulatorThread,
+    hanging_lookup,
+    impatience,
+    own_terminal,
+    own_terminal_under_nohup,
+    stop_before_the_view,
+)
+from tests.held import HeldEmulator
+from tests.until import until
 
 pytestmark = pytest.mark.slow
+
+TEN = [f"Fix the link {number}" for number in range(10)]
+
+
+@pytest.fixture
+def held() -> Iterator[HeldEmulator]:
+    """An emulator on a thread that answers no create before it is released; its jobs do not end by themselves."""
+    with HeldEmulator.in_thread(script=JobScript(duration=3600)) as emulator:
+        yield emulator
+
+
+def release(held: HeldEmulator) -> None:
+    """Let the emulator answer."""
+
+    async def released() -> None:
+        held.release.set()
+
+    held.call(released())
+
+
+def states(journal: Path) -> dict[State, int]:
+    """Return how many items of a journal are in which state, without those of none."""
+
+    async def counted() -> dict[State, int]:
+        async with Journal.open(journal, read_only=True) as opened:
+            return {state: count for state, count in (await opened.counts()).items() if count}
+
+    return asyncio.run(counted())
 
 
 def said(child: Child) -> str:
@@ -105,3 +148,42 @@ def test_a_lookup_that_hangs(service: EmulatorThread) -> None:
         child.until("looking up").send(signal.SIGINT)
         assert child.ended() == 130
     assert said(child) == "Error: stopped; nothing was sent\n"
+
+
+def test_the_terminal_is_closed(held: HeldEmulator, tmp_path: Path) -> None:
+    """A run whose terminal is closed takes the answers to its creates, as at SIGTERM, though it can write nothing."""
+    journal = tmp_path / "run.db"
+    arguments = ("run", *TEN, "--journal", str(journal))
+    with Child(*arguments, env=held.environment("docs"), terminal=True, before=own_terminal) as child:
+        held.call(until(lambda: held.agents_started.total() == 10))
+        child.close_stdout()
+        release(held)
+        assert child.ended() == 129
+    assert states(journal) == {State.ACTIVE: 10}
+
+
+def test_a_second_hangup_changes_nothing(held: HeldEmulator, tmp_path: Path) -> None:
+    """SIGHUP stops a run, and a second one, which a shell sends as well, or one after a SIGTERM, cuts no create."""
+    for number in (signal.SIGHUP, signal.SIGTERM):
+        journal = tmp_path / f"{number}.db"
+        held.call(held.hold())
+        agents = held.agents_started.total() + 10
+        with Child("run", *TEN, "--journal", str(journal), env=held.environment("docs")) as child:
+            held.call(until(lambda: held.agents_started.total() == agents))  # noqa: B023 - awaited in this turn
+            child.send(number).until_error("Stopping: up to 10 s").send(signal.SIGHUP)
+            release(held)
+            assert child.ended() == 128 + number
+        assert states(journal) == {State.ACTIVE: 10}
+
+
+def test_a_run_under_nohup(held: HeldEmulator, tmp_path: Path) -> None:
+    """A run that ignores SIGHUP from its start on goes on to its end when its terminal is closed."""
+    journal = tmp_path / "run.db"
+    held.script(JobScript(duration=0))
+    arguments = ("run", *TEN, "--journal", str(journal))
+    with Child(*arguments, env=held.environment("docs"), terminal=True, before=own_terminal_under_nohup) as child:
+        held.call(until(lambda: held.agents_started.total() == 10))
+        child.close_stdout()
+        release(held)
+        assert child.ended() == 0
+    assert states(journal) == {State.COMPLETED: 10}

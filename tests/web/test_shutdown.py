@@ -11,6 +11,7 @@ import pytest
 from agentjobs_async import InvalidInputError, JobTracker, SessionClosedError
 from agentjobs_async.testing import Emulator, JobScript
 from agentjobs_async.web import drain_on_signal, sse_events
+from tests.first_process import run_first
 from tests.scripted import KEY
 
 ENDLESS = JobScript(duration=float("inf"))
@@ -32,6 +33,21 @@ async def main():
                 print(error, flush=True)
             await asyncio.Event().wait()
 
+asyncio.run(main())
+"""
+
+HUNG_UP = KILLED.replace("SIGTERM", "SIGHUP")
+IGNORANT = f"""
+import asyncio, signal
+from agentjobs_async import AgentJobsSession
+from agentjobs_async.web import drain_on_signal
+
+async def main():
+    async with AgentJobsSession("http://127.0.0.1:9", {KEY!r}) as session, drain_on_signal(session):
+        print(signal.getsignal(signal.SIGHUP), signal.getsignal(signal.SIGTERM))
+        signal.raise_signal(signal.SIGHUP)
+
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
 asyncio.run(main())
 """
 
@@ -132,6 +148,23 @@ def test_signal_without_a_handler() -> None:
         assert words in done.stdout
         assert done.returncode == -signal.SIGTERM
         assert done.stderr == ""
+
+
+def test_hangup() -> None:
+    """SIGHUP drains as SIGTERM does; where it is ignored, as under nohup, it stays so."""
+    done = subprocess.run([sys.executable, "-c", HUNG_UP], capture_output=True, text=True, check=False)  # noqa: S603 - our own program
+    assert (done.returncode, done.stderr) == (-signal.SIGHUP, "")
+    assert "take it up again by its token" in done.stdout
+    done = subprocess.run([sys.executable, "-c", IGNORANT], capture_output=True, text=True, check=False)  # noqa: S603 - our own program
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("1 _Handler(")
+
+
+def test_as_process_1() -> None:
+    """Process 1 of a container, which no own signal ends, ends after the draining with the exit code of the signal."""
+    done = run_first(sys.executable, "-c", KILLED)
+    assert (done.returncode, done.stderr) == (143, "")
+    assert "take it up again by its token" in done.stdout
 
 
 async def test_arguments() -> None:

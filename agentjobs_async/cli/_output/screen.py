@@ -61,6 +61,11 @@ class Screen:
         self._known_codes: dict[str, tuple[str, str]] = {"": ("", "")}
 
     @property
+    def is_terminal(self) -> bool:
+        """Whether standard output was a terminal at the start: it may be gone since."""
+        return self._out.is_terminal
+
+    @property
     def width(self) -> int | None:
         """The columns of the terminal; `None` if standard output is not a terminal."""
         return self._out.width if self._out.is_terminal else None
