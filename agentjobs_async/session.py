@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from ssl import SSLContext
 from typing import Any, Final, NoReturn
 
@@ -186,8 +187,10 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
         except AgentJobsError as error:
             error.outcome = CreateOutcome.NOT_SENT
             raise
-        create = self._service.create(request, self._hooks, self._creates)
-        return job_or_raise(await (run_to_end(create, self._finishing, self._on_left) if finish else create))
+        create = self._service.create(request, self._hooks, self._shutdown)
+        job = job_or_raise(await (run_to_end(create, self._finishing, self._on_left) if finish else create))
+        self._shutdown.created(job.ref)
+        return job
 
     def _on_left(self, result: Answer, cut: asyncio.CancelledError) -> None:
         """Log a job whose create went on without its caller; hooks have got its `JobCreated`."""
@@ -261,6 +264,15 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
             report_left(job, error)
             raise
 
+    def recording(self) -> AbstractContextManager[object]:
+        """Return a block in which you create jobs and record them, in your database say: `drain` waits for its end.
+
+        The wait ends 10 s after the grace: jobs of blocks that have not been left by then, or that an error has left
+        during the draining, are logged with their tokens, and returned by `drain`. Enter and leave it in one task, and
+        never call `drain` in it.
+        """
+        return self._shutdown.recording()
+
     @property
     def project_id(self) -> str | None:
         """The default project; `None` without one."""
@@ -289,18 +301,14 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
         """
         if not self._binding.close():
             return
-        self._interrupt()
+        error, ending = SessionClosedError(_CLOSED), self._shutdown
+        for group in (ending.waits, ending.creates):
+            group.interrupt(error)
         try:
-            await self._end_waits(SessionClosedError(_CLOSED))
-            await wait_until_left(self._interrupt)
+            await self._end_waits(error)
+            await wait_until_left(lambda: ending.waits or ending.creates or self._finishing)
         finally:
             await self._transport.aclose()
-
-    def _interrupt(self) -> bool:
-        """Interrupt all calls; return whether any is under way: a create that was just begun enters its scope later."""
-        for scope in (*self._scopes, *self._creates):
-            scope.interrupt(SessionClosedError(_CLOSED))
-        return bool(self._scopes or self._creates or self._finishing)
 
     def __del__(self) -> None:
         if hasattr(self, "_hooks") and self._transport.is_open and (loop := self._binding.unclosed(self)) is not None:

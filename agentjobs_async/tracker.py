@@ -46,4 +46,6 @@ class JobTracker(Waits[AgentJob | JobRef]):
             SessionClosedError: The tracker is bound to another loop or to the process that forked this one.
         """
         if self._binding.close():
-            await self._end_waits(SessionClosedError("the tracker was closed during the wait"))
+            error = SessionClosedError("the tracker was closed during the wait")
+            self._shutdown.waits.interrupt(error)
+            await self._end_waits(error)

@@ -1,7 +1,7 @@
 """One create: it is repeated only while no agent was started, and ends as exactly one of the four outcomes."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -15,6 +15,7 @@ from agentjobs_async._http.transport import Transport
 from agentjobs_async._loop.backoff import Backoff
 from agentjobs_async._loop.cancel_scope import CancelScope
 from agentjobs_async._loop.late_cancel import LateCancel
+from agentjobs_async._loop.shutdown import Shutdown
 from agentjobs_async._text import limit
 from agentjobs_async._validation import validator
 from agentjobs_async.errors import (
@@ -27,7 +28,7 @@ from agentjobs_async.errors import (
     ServerError,
     log_text,
 )
-from agentjobs_async.models import AgentJob, with_label
+from agentjobs_async.models import AgentJob, JobRef, with_label
 from agentjobs_async.telemetry.left_jobs import report_left
 from agentjobs_async.telemetry.observers import checked_observer, logger
 
@@ -101,16 +102,16 @@ class Create:
         self._started = 0.0
         self._created: AgentJob | None = None  # from the answer on: a cancellation may keep it from the caller
 
-    async def run(self, group: set[CancelScope]) -> Result:
-        """Return the job, or the error with its outcome. Until then its scope is in `group`."""
+    async def run(self, shutdown: Shutdown[JobRef]) -> Result:
+        """Return the job, or the error with its outcome. Until then its scope is among the creates of `shutdown`."""
         self._started = self._clock()
         if self._hooks is not None:
             self._hooks.create_started(self._request.project_id, str(self._url.host), self._request.label)
-        scope = CancelScope(self._started + self._request.timeout, group)
+        scope = CancelScope(self._started + self._request.timeout, shutdown.creates)
         result: Result | None = None
         try:
             with scope:
-                result = await self._run_tries(self._started + self._request.timeout)
+                result = await self._run_tries(self._started + self._request.timeout, shutdown)
         except asyncio.CancelledError as error:
             if self._created is not None:
                 report_left(self._report_created(self._created), error, self._hooks)
@@ -134,15 +135,19 @@ class Create:
             self._hooks.created(job, self._clock() - self._started, self._progress.tries)
         return job
 
-    async def _run_tries(self, deadline: float) -> Result:
+    async def _run_tries(self, deadline: float, shutdown: Shutdown[JobRef]) -> Result:
         """Return the result of the last try. Most creates need only one, which costs less than an engine of retries."""
         longest = self._request.max_retry_after
         result = await self._try()
         if not self._request.retry or not may_repeat(result, longest):
             return result
-        async for attempt in create_attempts(self._clock, deadline, longest, self._report_retry):
+        pause = Pause(shutdown)
+        async for attempt in create_attempts(self._clock, deadline, longest, self._report_retry, pause):
             # Without `with attempt`, which would swallow a cancellation.
-            if attempt.retry_state.attempt_number > 1:  # the first one was made above
+            if pause.error is not None:  # the session ended: what would be sent now is not waited for
+                result = pause.error
+                result.outcome = self._progress.outcome
+            elif attempt.retry_state.attempt_number > 1:  # the first one was made above
                 result = await self._try()
             attempt.retry_state.set_result(result)
         return result
@@ -205,6 +210,25 @@ class Create:
             self._hooks.create_retried(request.project_id, error, tries, delay, request.prompt_sha256, request.label)
 
 
+class Pause:
+    """The time between two tries; it ends early when the session ends.
+
+    Attributes:
+        error: Of the session's end; `None` before.
+    """
+
+    def __init__(self, shutdown: Shutdown[JobRef]) -> None:
+        self._shutdown = shutdown
+        self.error: AgentJobsError | None = None
+
+    async def __call__(self, seconds: float) -> None:
+        """Wait for `seconds`, or until the session ends."""
+        with CancelScope(None, self._shutdown.waits) as scope:
+            await asyncio.sleep(seconds)
+        if isinstance(scope.reason, AgentJobsError):
+            self.error = scope.reason
+
+
 _REFUSED: Final = (RateLimitedError, ServerError)  # a ServerError of a create has a status of create_refusals
 _LASTING_REASONS: Final = frozenset({"certificate", "proxy", "withheld"})  # of a NotSentError that would come again
 _JITTER: Final = tenacity.wait_random(0, 0.1)
@@ -228,6 +252,7 @@ def create_attempts(
     deadline: float,
     max_retry_after: float,
     before_sleep: Callable[[tenacity.RetryCallState], None] | None = None,
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> tenacity.AsyncRetrying:
     """Return an engine of attempts; it ends when a result may not be repeated, or no attempt could start in time.
 
@@ -238,6 +263,7 @@ def create_attempts(
         deadline: Loop time before which the next attempt must start.
         max_retry_after: As in `may_repeat`.
         before_sleep: Called before each pause, whose seconds are the `upcoming_sleep` of its argument.
+        sleep: Waits for the seconds of a pause.
     """
     backoff = Backoff()
 
@@ -248,6 +274,7 @@ def create_attempts(
         return max(_retry_after(result), _RECONNECT(state))
 
     return tenacity.AsyncRetrying(
+        sleep=sleep,
         wait=wait,
         retry=tenacity.retry_if_result(lambda result: may_repeat(result, max_retry_after)),
         stop=lambda state: clock() + state.upcoming_sleep >= deadline,

@@ -9,7 +9,7 @@ from agentjobs_async._http.create import Create, CreateRequest
 from agentjobs_async._http.responses import Response, ResponseDecoder
 from agentjobs_async._http.transport import Transport
 from agentjobs_async._http.urls import PathTemplate, service_text
-from agentjobs_async._loop.cancel_scope import CancelScope
+from agentjobs_async._loop.shutdown import Shutdown
 from agentjobs_async.errors import AgentJobsError
 from agentjobs_async.models import AgentJob, JobRef, ReadJob, with_label
 
@@ -56,11 +56,11 @@ class Service:
         self._last: dict[JobRef, tuple[bytes, AgentJob]] = {}
 
     async def create(
-        self, request: CreateRequest, hooks: "Hooks | None", group: set[CancelScope]
+        self, request: CreateRequest, hooks: "Hooks | None", shutdown: Shutdown[JobRef]
     ) -> AgentJob | AgentJobsError:
-        """Return the job of one create, or the error with its outcome. Until then its scope is in `group`."""
+        """Return the job of one create, or the error with its outcome; `shutdown` may end it earlier."""
         url = self._create_path.url(request.project_id)
-        return await Create(request, url, self._transport, self._decoder, hooks).run(group)
+        return await Create(request, url, self._transport, self._decoder, hooks).run(shutdown)
 
     async def read(self, ref: JobRef, label: str | None) -> AgentJob | ReadJob | AgentJobsError:
         """Return the job as the service shows it now, with `label`, or the error of this one exchange.

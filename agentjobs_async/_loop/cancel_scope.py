@@ -2,12 +2,17 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import Context
+from copy import copy
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Self, TypeVar
 
 _GRACE_TURNS: Final = 5  # of the loop: enough for a response that is already in the socket to reach the task
 _TURNS_TO_LEAVE: Final = 10  # of the loop, after which a task that swallows its cancellation is no longer waited for
+
+
+T = TypeVar("T")
 
 
 class CancelScope:
@@ -27,7 +32,7 @@ class CancelScope:
     _loop: asyncio.AbstractEventLoop
     _task: "asyncio.Task[object]"
 
-    def __init__(self, deadline: float | None = None, group: "set[CancelScope] | None" = None) -> None:
+    def __init__(self, deadline: float | None = None, group: "ScopeGroup | None" = None) -> None:
         self.deadline = deadline
         self.ended = False
         """Whether the block was cut."""
@@ -49,10 +54,10 @@ class CancelScope:
         self._task = task
         self._loop = task.get_loop()
         self._cancelling = task.cancelling()
-        if self._group is not None:
-            self._group.add(self)
         if self.deadline is not None:
             self._handle = self._loop.call_at(self.deadline, self._cut, _GRACE_TURNS, context=Context())
+        if self._group is not None:  # last: a group that was interrupted interrupts this scope at once
+            self._group.add(self)
         return self
 
     def __exit__(
@@ -84,8 +89,8 @@ class CancelScope:
         self._handle = handle
 
 
-class ScopeGroup(set[CancelScope]):
-    """The scopes of blocks under way; `wait_until_empty` returns when the last one was left."""
+class Group(set[T]):
+    """Blocks under way; `wait_until_empty` returns when the last one was left."""
 
     __slots__ = ("_emptied",)
 
@@ -93,18 +98,51 @@ class ScopeGroup(set[CancelScope]):
         super().__init__()
         self._emptied = asyncio.Event()
 
-    def discard(self, scope: object, /) -> None:
-        """Remove the scope of a block that was left."""
-        super().discard(scope)
+    def discard(self, block: object, /) -> None:
+        """Remove a block that was left."""
+        super().discard(block)
         if not self:
             self._emptied.set()
 
-    async def wait_until_empty(self) -> None:
-        """Wait until no block is under way, those included whose tasks were started in this turn of the loop."""
-        await asyncio.sleep(0)  # by the next turn, such a task has entered its block
-        while self:
-            self._emptied.clear()
-            await self._emptied.wait()
+    async def wait_until_empty(self, seconds: float | None = None) -> None:
+        """Wait until no block is under way, those included whose tasks were started in this turn of the loop.
+
+        Args:
+            seconds: How long at most; `None` for any time.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await asyncio.sleep(0)  # by the next turn, such a task has entered its block
+                while self:
+                    self._emptied.clear()
+                    await self._emptied.wait()
+
+
+class ScopeGroup(Group[CancelScope]):
+    """The scopes of blocks under way, which can be interrupted together."""
+
+    __slots__ = ("_reason",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._reason: Exception | None = None
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether `interrupt` was called."""
+        return self._reason is not None
+
+    def add(self, scope: CancelScope, /) -> None:
+        """Add a scope; it is interrupted at once if the group was: its block was begun a moment too late."""
+        super().add(scope)
+        if self._reason is not None:
+            scope.interrupt(copy(self._reason))
+
+    def interrupt(self, reason: Exception) -> None:
+        """Cut the blocks under way, and from now on those that begin, each for a copy of `reason`."""
+        self._reason = reason
+        for scope in tuple(self):
+            scope.interrupt(copy(reason))
 
 
 async def wait_until_left(busy: Callable[[], object]) -> None:

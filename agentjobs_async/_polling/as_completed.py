@@ -8,7 +8,7 @@ from typing import Final, Self
 
 from attrs import frozen
 
-from agentjobs_async._loop.cancel_scope import wait_until_left
+from agentjobs_async._loop.cancel_scope import CancelScope, wait_until_left
 from agentjobs_async._loop.slices import run_in_slices
 from agentjobs_async._polling.reading import ref_of
 from agentjobs_async._polling.scheduler import Scheduler, SchedulerOwner
@@ -80,6 +80,7 @@ class AsCompleted(AsyncIterator[WaitResult]):
         self, owner: SchedulerOwner, jobs: Iterable[object] | AsyncIterable[object], timeout: float | None
     ) -> None:
         self._scheduler, self._target = owner._scheduler, owner._target  # noqa: SLF001 - private to users
+        self._waits = owner._shutdown.waits
         self._timeout = timeout
         self._source = jobs
         self._iterator: Iterator[object] | None = None
@@ -89,6 +90,7 @@ class AsCompleted(AsyncIterator[WaitResult]):
         self._running = 0  # members whose wait continues
         self._finished: deque[WaitResult | BaseException] = deque()  # an error is the source's own
         self._exhausted = False
+        self._fault: Exception | None = None
         self._entered = False
         self._changed = asyncio.Event()
         if isinstance(jobs, str | bytes):
@@ -134,9 +136,8 @@ class AsCompleted(AsyncIterator[WaitResult]):
             self._fill()
             if not self._finished:
                 if self._exhausted and not self._running:
-                    raise StopAsyncIteration
-                self._changed.clear()
-                await self._changed.wait()
+                    raise self._take_fault() or StopAsyncIteration
+                await self._wait_for_change()
         result = self._finished.popleft()
         self._changed.set()  # there is room in front of the source
         try:
@@ -145,6 +146,22 @@ class AsCompleted(AsyncIterator[WaitResult]):
             return result
         finally:
             del result  # the error's traceback holds this frame, which must not hold the error
+
+    async def _wait_for_change(self) -> None:
+        """Wait for a result, or for what the source gives, which the end of the session ends."""
+        self._changed.clear()
+        if self._exhausted:  # what is left are waits, which end by themselves when the session does
+            await self._changed.wait()
+            return
+        with CancelScope(None, self._waits) as scope:
+            await self._changed.wait()
+        if scope.ended and not self._exhausted:
+            self._exhausted, self._fault = True, scope.reason
+
+    def _take_fault(self) -> Exception | None:
+        """Return the error of the session's end to one reader, after all results."""
+        fault, self._fault = self._fault, None
+        return fault
 
     def add_result(self, result: WaitResult) -> None:
         """Record a member's result."""

@@ -11,6 +11,7 @@ from copy import copy
 from itertools import repeat
 from typing import TYPE_CHECKING, Protocol
 
+from agentjobs_async._loop.shutdown import Shutdown
 from agentjobs_async._loop.slices import SlicedWork, run_in_slices
 from agentjobs_async._polling.answers import Answers, Result
 from agentjobs_async._polling.backpressure import RememberedPauses
@@ -223,6 +224,8 @@ class Scheduler:
 
 class SchedulerOwner(Protocol):
     """A session or tracker, as the ways to wait see it that are objects of their own."""
+
+    _shutdown: Shutdown[JobRef]
 
     def _scheduler(self) -> Scheduler:
         """Return its scheduler; an error if it may not be used here and now."""

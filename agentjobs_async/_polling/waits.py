@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Iterable
-from contextlib import AbstractAsyncContextManager, suppress
-from typing import TYPE_CHECKING, Generic, Self, TypeVar
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Final, Generic, Self, TypeVar
 
 from attrs import evolve
 
-from agentjobs_async._loop.cancel_scope import CancelScope, ScopeGroup, wait_until_left
+from agentjobs_async._loop.cancel_scope import CancelScope, wait_until_left
 from agentjobs_async._loop.loop_binding import LoopBinding
+from agentjobs_async._loop.shutdown import Shutdown
 from agentjobs_async._polling.pace import PollLimits
 from agentjobs_async._polling.reading import OnUpdate, Reader, job_or_raise, job_or_ref, label_of, ref_of, with_ref
 from agentjobs_async._polling.scheduler import Scheduler
@@ -19,7 +20,7 @@ from agentjobs_async._validation import checked_instance, checked_seconds, check
 from agentjobs_async.errors import SessionClosedError
 from agentjobs_async.models import AgentJob, JobRef
 from agentjobs_async.policy import DEFAULT_WAIT, PollBudget, PollPolicy, checked_policy, parts_of
-from agentjobs_async.telemetry.observers import GuardedCallback
+from agentjobs_async.telemetry.observers import GuardedCallback, logger
 
 if TYPE_CHECKING:  # loaded when used: an import costs all, and few use them all
     from agentjobs_async._polling.as_completed import WaitResult
@@ -27,6 +28,8 @@ if TYPE_CHECKING:  # loaded when used: an import costs all, and few use them all
     from agentjobs_async.learning.history import History
     from agentjobs_async.learning.strategy import Histories, wait_learned
     from agentjobs_async.telemetry.hooks import Hooks
+
+_RECORDING_SECONDS: Final = 10.0  # beyond the grace: a journal that is there records within a second
 
 JobLike = TypeVar("JobLike")
 """What a caller may pass as a job."""
@@ -45,8 +48,7 @@ class Waits(Generic[JobLike]):
         self, what: str, reader: Reader, policy: PollPolicy | None, budget: PollBudget | None, hooks: "Hooks | None"
     ) -> None:
         self._binding = LoopBinding(what)
-        self._scopes = ScopeGroup()  # the reads under way
-        self._creates = ScopeGroup()  # the creates under way; a tracker has none
+        self._shutdown: Shutdown[JobRef] = Shutdown()
         self._reader = reader
         self._policy = checked_policy(policy)
         self._budget = checked_instance("budget", budget, PollBudget) or PollBudget()
@@ -246,31 +248,45 @@ class Waits(Generic[JobLike]):
 
         return next((part for part in parts_of(self._policy.wait) if isinstance(part, wait_learned)), None)
 
-    async def drain(self, grace: float = 10.0) -> None:
-        """Shut down: refuse new calls, end all waits and reads, wait for creates under way, then close.
+    async def drain(self, grace: float = 10.0) -> tuple[JobRef, ...]:
+        """Shut down: refuse new calls, end all that waits, let creates have their answers, close, see these recorded.
 
-        New creates and waits raise a `SessionClosedError`, and all waits and reads under way end with it at once; the
-        jobs continue, and can be taken up again by their tokens. Idempotent; called twice, the shorter grace applies.
+        New creates and waits raise a `SessionClosedError`, and all that waits ends with it at once: waits, reads, what
+        comes from `as_completed`, creates that a Retry-After holds back, batches, workers and durable jobs. The jobs
+        continue, and can be taken up again by their tokens. Idempotent; called twice, the shorter grace applies.
         `aclose` meanwhile closes at once. Where this call is cancelled, nothing new is begun all the same, and creates
         under way continue until `aclose`.
+
+        It returns when the answers to creates are in the journals of batches, workers and durable jobs, and the blocks
+        of `recording` have been left; or when the grace and 10 s more are over. Each job that is not recorded by then
+        is logged with its token.
 
         Args:
             grace: Seconds from 0 on for which creates under way may wait for their answers. After them they end as by
                 `aclose`: as unknown where their first byte has left.
+
+        Returns:
+            The jobs that are not recorded: none, or else end the process with an exit code that says so, such as 4.
 
         Raises:
             InvalidInputError: `grace` is not a finite number from 0 on.
             SessionClosedError: Bound to another event loop or to the process that forked this one.
         """
         checked_seconds("grace", grace, zero=True)
+        clock = asyncio.get_running_loop().time
+        until = clock() + grace + _RECORDING_SECONDS
         if self._binding.drain():
-            for scope in tuple(self._scopes):
-                scope.interrupt(self._binding.drained_error())
-            await self._end_waits(self._binding.drained_error())
-            with suppress(TimeoutError):
-                async with asyncio.timeout(grace):
-                    await self._creates.wait_until_empty()
+            error = self._binding.drained_error()
+            self._shutdown.waits.interrupt(error)
+            await self._end_waits(error)
+            await self._shutdown.creates.wait_until_empty(grace)
         await self.aclose()
+        left = await self._shutdown.recorded(max(until - clock(), 0.0))
+        for ref in left:
+            logger.critical(
+                "the draining ended before the job %s was recorded: keep this, and record it", ref.to_token()
+            )
+        return left
 
     async def aclose(self) -> None:
         """End all waits. Each subclass says what else it closes."""
@@ -308,7 +324,7 @@ class Waits(Generic[JobLike]):
 
     async def _answer_once(self, ref: JobRef, label: str | None) -> Answer:
         answer: Answer | None = None
-        with CancelScope(None, self._scopes) as scope:
+        with CancelScope(None, self._shutdown.waits) as scope:
             async with self._slots:
                 answer = await self._reader.read(ref, label)
         return answer if answer is not None else scope.reason or SessionClosedError("the session was closed meanwhile")

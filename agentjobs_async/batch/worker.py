@@ -113,7 +113,7 @@ class BatchWorker:
                 of another project is under way or planned in the journal. Nothing more is sent after this error or one
                 of the next two.
             NotSentError: The server's certificate is not trusted, or the proxy refuses.
-            SessionClosedError: The session was closed.
+            SessionClosedError: The session was closed or drained.
             InvalidInputError: The worker is not open, or one of the keys can be no key.
         """
         item_tasks, keys = self._open, checked_keys(keys)
@@ -132,10 +132,16 @@ class BatchWorker:
         for task in begun:
             if not task.cancelled() and (fault := task.exception()) is not None:
                 raise self._with_unrecorded(fault)
+        for fault in item_tasks.faults:  # of the session, which has ended
+            raise fault
         if (refusal := await self._refusal_of_all()) is not None:
             item_tasks.advance(Phase.NO_CREATES)
             raise refusal
         return await self.journal._entries.unended(keys)
+
+    async def _session_ended(self) -> Exception:
+        """Wait until the session is drained or closed, and return the error with which it ends what waits."""
+        return await self._session._shutdown.begun()
 
     def stats(self) -> BatchStats:
         """Return a snapshot; all of it is 0 before the worker is open."""

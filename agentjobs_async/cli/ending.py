@@ -24,7 +24,7 @@ from agentjobs_async.cli._output.hints import (
     show_unknown,
 )
 from agentjobs_async.cli._output.lines import Lines
-from agentjobs_async.cli._output.outcomes import Outcome, advice_of, exit_code
+from agentjobs_async.cli._output.outcomes import Outcome, advice_of, exit_code, names_unrecorded
 from agentjobs_async.cli._output.results import outcomes_of, row_result
 from agentjobs_async.cli._output.streams import is_on_github
 from agentjobs_async.cli.display import RunDisplay
@@ -83,7 +83,7 @@ class Ending:
         outcomes[Outcome.REFUSED] += len(refusals)
         open_anyway = [Outcome.ACTIVE] if counts is None or retried else []
         code = exit_code([*open_anyway, *+outcomes], fault or self.display.refused)
-        stopped_with = self.context.interruption.exit_code
+        stopped_with = None if names_unrecorded(fault) else self.context.interruption.exit_code
         self.lines.summary(outcomes, code if stopped_with is None else stopped_with)
         if fault is not None:
             raise fault

@@ -14,7 +14,7 @@ from attrs import frozen
 
 from agentjobs_async._loop.signals import HANGUP, end_process, exit_code_of, stop_signals
 from agentjobs_async.cli._output.columns import fitted
-from agentjobs_async.cli._output.outcomes import ExitCode, described, exit_code
+from agentjobs_async.cli._output.outcomes import ExitCode, described, exit_code, names_unrecorded
 from agentjobs_async.cli._output.screen import Screen
 from agentjobs_async.cli._output.streams import guarded, leave, without_commands
 
@@ -153,6 +153,8 @@ async def _run_action(action: Callable[[Context], Awaitable[int]]) -> int:
         except Exception as error:  # noqa: BLE001 - a command's user gets one line, whatever it is
             screen.notice(("Error: ", "bold red"), described(error))
             code = exit_code(error=error)
+            if names_unrecorded(error):
+                return code
         if interruption.exit_code is None:
             return code
     if threading.active_count() > 1:

@@ -129,16 +129,21 @@ class Creates:
         item.set_state(State.PLANNED)  # if it is not, the next claim finds that out
         return item.phase >= Phase.NO_CREATES
 
-    async def _record_late(self, item: ItemRun, ref: JobRef) -> None:
-        """Record a job that the journal could not take, as soon as it can, and follow it then."""
-        item.set_state(State.ACTIVE)  # leaving cancels this at once, and raises an error that names the job
+    async def _recorded(self, key: str, ref: JobRef) -> JournalRow | None:
+        """Record the id of a job, again until the journal takes it; return its row, `None` if others settled that."""
         while True:
             await asyncio.sleep(_HELD_SECONDS)
             try:
-                row = await self._item_tasks.context.entries.keep_job(item.key, ref, last_create.get())
-                break
+                return await self._item_tasks.context.entries.keep_job(key, ref, last_create.get())
             except JournalError as error:
-                _logger.warning("the job of %r is recorded later: %s", item.key, error)
+                _logger.warning("the job of %r is recorded later: %s", key, error)
+
+    async def _record_late(self, item: ItemRun, ref: JobRef) -> None:
+        """Record a job that the journal could not take, as soon as it can, and follow it then."""
+        item.set_state(State.ACTIVE)  # leaving cancels this at once, and raises an error that names the job
+        with self._item_tasks.context.session._shutdown.recording() as recording:
+            recording.add(ref)
+            row = await self._recorded(item.key, ref)
         self._item_tasks.context.unrecorded.forget(item.key)
         # Else it was settled by other means, and is followed as that.
         if row is not None and row.state.is_open:

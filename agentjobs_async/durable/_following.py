@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 from attrs import define, field
 
 from agentjobs_async import AgentJob, AgentJobsSession, JobRef, JournalError, SessionClosedError
-from agentjobs_async._loop.cancel_scope import wait_until_left
+from agentjobs_async._loop.cancel_scope import CancelScope, wait_until_left
 from agentjobs_async._polling.tracked import Watch
 from agentjobs_async._polling.updates import Updates
 from agentjobs_async.batch import JournalRow, Outcome, State
@@ -203,7 +203,8 @@ class Following:
                     break
             why = log_text(ended)
             _logger.warning("%r can't be read, and is tried again in %.0f s: %s", followed.key, _AGAIN_SECONDS, why)
-            await asyncio.sleep(_AGAIN_SECONDS)
+            with CancelScope(None, self.session._shutdown.waits):
+                await asyncio.sleep(_AGAIN_SECONDS)
         state, has_error = (ended.status, False) if isinstance(ended, AgentJob) else (State.FAILED, True)
         if row.state == state and (row.error is not None) is has_error:
             followed.state = row.state

@@ -13,6 +13,7 @@ from weakref import WeakSet
 from attrs import evolve
 
 from agentjobs_async import AgentJob, AgentJobsSession, InvalidInputError, JournalError, SessionClosedError
+from agentjobs_async._loop.cancel_scope import CancelScope
 from agentjobs_async._loop.tasks import until_done
 from agentjobs_async._validation import checked_flag, checked_seconds
 from agentjobs_async.batch import BatchItem, Journal, JournalRow, Rows, State, Where
@@ -312,7 +313,10 @@ class DurableJobs:
         """Return a row once the process that follows it has had the answer to its create, or is held back."""
         delays = _looks()
         while row.state in (State.PLANNED, State.SENDING) and row.error is None:
-            await asyncio.sleep(next(delays))
+            with CancelScope(None, self._session._shutdown.waits) as scope:
+                await asyncio.sleep(next(delays))
+            if scope.reason is not None:
+                raise scope.reason
             row = (await self._entries.get_many([row.key]))[row.key]
             if row.state is State.ABANDONED:
                 raise abandoned_error(row)

@@ -127,7 +127,7 @@ async def run_worker(
         JournalError: The database cannot be reached at the start. Later the worker waits for it.
         AuthError: The service refuses the key with 401 or 403, and no item of another project is left to run.
         NotSentError: The certificate of the service is not trusted, or the proxy refuses.
-        SessionClosedError: The session was closed.
+        SessionClosedError: The session was closed or drained.
     """
     async with BatchWorker(
         session,
@@ -158,10 +158,12 @@ async def work_off(
         worker_run = _WorkerRun(worker, stop or asyncio.Event(), sweep)
         app.task(name=TASK, queue=QUEUE, retry=_UntilEnded(), pass_context=True)(worker_run.run)
         sweeping = asyncio.create_task(sweep.run())
+        ending = asyncio.create_task(worker_run.fail_with_the_session())
         try:
             while not worker_run.stop.is_set():
                 await _work(app, connector, worker_run, chunks, stalled_after, polling)
         finally:
+            ending.cancel()
             await _cancel(sweeping, connector)
     if worker_run.fault is not None:
         raise worker_run.fault
@@ -177,7 +179,7 @@ class _WorkerRun:
 
     def __init__(self, worker: BatchWorker, stop: asyncio.Event, sweep: Sweep) -> None:
         self.stop = stop
-        self.fault: AgentJobsError | None = None
+        self.fault: Exception | None = None
         self.worker = worker
         self._sweep = sweep
 
@@ -192,14 +194,21 @@ class _WorkerRun:
         finally:
             self._sweep.running.discard(context.job.id)
 
+    async def fail_with_the_session(self) -> None:
+        """Wait until the session is drained or closed, and stop then: no chunk may come that would find out."""
+        self._fail(await self.worker._session_ended())
+
+    def _fail(self, error: Exception) -> None:
+        self.fault = self.fault or error
+        self.stop.set()
+
     async def _run(self, keys: list[str]) -> None:
         try:
             left = await self.worker.run(keys)
         except JournalError:
             raise
         except AgentJobsError as error:
-            self.fault = self.fault or error
-            self.stop.set()
+            self._fail(error)
             raise
         if left:
             raise _NotEndedError(f"{len(left)} of {len(keys)} items")

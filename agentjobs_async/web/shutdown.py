@@ -11,11 +11,13 @@ from typing import Any, Final
 
 from attrs import define, field, frozen
 
-from agentjobs_async import AgentJobsSession, InvalidInputError, JobTracker
+from agentjobs_async import AgentJobsSession, InvalidInputError, JobRef, JobTracker
 from agentjobs_async._loop.signals import end_process, stop_signals
 from agentjobs_async._validation import checked_seconds
 
 __all__ = ["drain_on_signal"]
+
+_UNRECORDED: Final = 4  # exit code, as of the command line where something is left to be done
 
 
 @asynccontextmanager
@@ -34,7 +36,7 @@ async def drain_on_signal(
         grace: As in `drain`.
         signals: Which signals; `None` for SIGINT, SIGTERM, and SIGHUP unless the process ignores it. One that had no
             handler of Python's ends the process as before, also as process 1 of a container, but only when all
-            sessions of the process that it drains are drained.
+            sessions of the process that it drains are drained; with exit code 4 where a draining left jobs unrecorded.
 
     Raises:
         InvalidInputError: `grace` is not a finite number from 0 on, or `session` is neither session nor tracker.
@@ -73,11 +75,18 @@ class _Draining:
     signals: frozenset[signal.Signals]
     loop: asyncio.AbstractEventLoop = field(factory=asyncio.get_running_loop)
     process: int = field(factory=os.getpid)
-    _task: asyncio.Task[None] | None = None
+    _task: asyncio.Task[tuple[JobRef, ...]] | None = None
 
     @property
     def done(self) -> bool:
         return self._task is not None and self._task.done()
+
+    @property
+    def is_lossy(self) -> bool:
+        """Whether it has ended without the record of a job."""
+        if self._task is None or not self._task.done() or self._task.cancelled():
+            return False
+        return self._task.exception() is None and bool(self._task.result())
 
     def start_soon(self, fatal: int | None = None) -> None:
         """Start the draining in the loop; `fatal` is the signal that ends the process once all are drained."""
@@ -125,5 +134,8 @@ def _end_process(number: int) -> None:
     left = [draining for draining in _drainings_at(number) if not draining.done]
     for draining in left:
         draining.start_soon(number)
-    if not left:
-        end_process(number)
+    if left:
+        return
+    if any(draining.is_lossy for draining in _drainings_at(number)):
+        os._exit(_UNRECORDED)  # the ids are in the log
+    end_process(number)

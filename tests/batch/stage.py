@@ -29,6 +29,7 @@ from agentjobs_async import (
     WaitTimeoutError,
     wait_learned,
 )
+from agentjobs_async._loop.shutdown import Shutdown
 from agentjobs_async._polling.pace import PollLimits
 from agentjobs_async.batch import BatchItem, BatchResult, Journal, JournalRow, State, run_batch
 from agentjobs_async.batch._store.connections import AnyConnection
@@ -142,6 +143,7 @@ class FakeSession:
         self.labels: dict[str, str] = {}
         self.under_way = 0
         self._limits = PollLimits(None)
+        self._shutdown: Shutdown[JobRef] = Shutdown()
         self.most_under_way = 0
 
     @property

@@ -3,6 +3,7 @@ import threading
 
 import pytest
 
+from agentjobs_async import JobRef, JournalError
 from agentjobs_async.cli import process
 from agentjobs_async.cli.process import Context, run_action
 from tests.cli.checks import Captured
@@ -54,6 +55,18 @@ def test_interruption_wins(capsys: Captured) -> None:
         assert capsys.readouterr().err == words
     assert left == [130, 141]
     assert run_action(action) == 130
+
+
+@pytest.mark.usefixtures("codes")
+def test_unrecorded_jobs_win(capsys: Captured) -> None:
+    """A command that a signal has stopped, and that names jobs which no journal has, ends with 4."""
+
+    async def action(context: Context) -> int:
+        context.interruption.ask(143)
+        raise JournalError("the disk is full", "io", (JobRef("docs", "job_1"),))
+
+    assert run_action(action) == 4
+    assert capsys.readouterr().err.startswith("Error: the disk is full")
 
 
 def test_thread_that_hangs(codes: list[int]) -> None:

@@ -10,7 +10,15 @@ from procrastinate.exceptions import ConnectorException
 from procrastinate.manager import JobManager
 from procrastinate.schema import SchemaManager
 
-from agentjobs_async import AuthError, InvalidInputError, JobRef, JournalError, PollPolicy, WaitTimeoutError
+from agentjobs_async import (
+    AuthError,
+    InvalidInputError,
+    JobRef,
+    JournalError,
+    PollPolicy,
+    SessionClosedError,
+    WaitTimeoutError,
+)
 from agentjobs_async.batch import BatchItem, BatchResult, BatchWorker, FleetLimits, Journal, State, Where, move_journal
 from agentjobs_async.batch._store.opened import Opened
 from agentjobs_async.engines._connector import queue_errors
@@ -55,6 +63,23 @@ async def test_all_completed(journal: Journal, database: str) -> None:
     assert session.agents == {f"p{number}": 1 for number in range(25)}
     assert sorted(result.item.key for result in results) == sorted(f"k{number}" for number in range(25))
     assert set(states(await journal.rows()).values()) == {"completed"}
+
+
+@pytest.mark.parametrize("count", [0, 3])
+async def test_a_drained_session(journal: Journal, database: str, count: int) -> None:
+    """A worker ends with its session, also where it has nothing to do, and gives its tasks back to the queue."""
+    async with Emulator(script=JobScript(duration=float("inf"))) as emulator:
+        async with emulator.session(project_id="docs") as session:
+            await submit(items(count), journal=journal)
+            async with BatchWorker(session, journal) as worker:
+                working = asyncio.ensure_future(work_off(worker, **SOON))
+                await until(lambda: emulator.agents_started.total() == count)
+                await until(lambda: bool(execute(database, "SELECT 1 FROM procrastinate_workers")))
+                await session.drain()
+                with pytest.raises(SessionClosedError):
+                    await working
+    assert [status for status, _ in tasks(database)] == ["todo"] * (count > 0)
+    assert set(states(await journal.rows()).values()) == ({"active"} if count else set())
 
 
 async def _none(database: str) -> bool:

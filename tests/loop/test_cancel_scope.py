@@ -126,7 +126,7 @@ async def test_what_has_come_counts() -> None:
 
 async def test_interrupt() -> None:
     """The block is left when somebody interrupts it, the first reason stands, and only open scopes are in the group."""
-    group, reason, left = set[CancelScope](), LookupError(), asyncio.Event()
+    group, reason, left = ScopeGroup(), LookupError(), asyncio.Event()
 
     async def interrupt() -> None:
         (scope,) = group

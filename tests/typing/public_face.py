@@ -452,8 +452,10 @@ def in_a_url(ref: JobRef) -> None:
 
 async def shut_down(session: AgentJobsSession, tracker: JobTracker) -> None:
     async with drain_on_signal(session, grace=5), drain_on_signal(tracker):
-        await session.drain(grace=0)
+        assert_type(await session.drain(grace=0), tuple[JobRef, ...])
         await tracker.drain()
+        with session.recording():
+            await session.create_job("Fix the links")
 
 
 async def streamed(session: AgentJobsSession, tracker: JobTracker, job: AgentJob, application: web.Application) -> None:

@@ -1,14 +1,17 @@
 """Signals drain a session, and reach the handlers that were there before."""
 
 import asyncio
+import re
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from agentjobs_async import InvalidInputError, JobTracker, SessionClosedError
+from agentjobs_async.batch import Journal, State
 from agentjobs_async.testing import Emulator, JobScript
 from agentjobs_async.web import drain_on_signal, sse_events
 from tests.first_process import run_first
@@ -49,6 +52,61 @@ async def main():
 
 signal.signal(signal.SIGHUP, signal.SIG_IGN)
 asyncio.run(main())
+"""
+
+ENDED = """
+import asyncio, logging, os, signal, sys
+from agentjobs_async._polling import waits
+from agentjobs_async.batch import BatchItem, BatchWorker, Journal, run_batch
+from agentjobs_async.batch._store.entries import Entries
+from agentjobs_async.durable import DurableJobs
+from agentjobs_async.web import drain_on_signal
+from tests.held import HeldEmulator
+from tests.until import until
+
+KEYS = [f"key-{number}" for number in range(10)]
+ITEMS = [BatchItem(key, "Fix the links") for key in KEYS]
+
+async def batch(session, journal):
+    async with run_batch(session, ITEMS, journal=journal) as results:
+        async for _ in results:
+            pass
+
+async def worker(session, journal):
+    await journal.add(ITEMS)
+    async with BatchWorker(session, journal) as worker:
+        await worker.run(KEYS)
+
+async def durable(session, journal):
+    async with DurableJobs(session, journal) as jobs:
+        await asyncio.gather(*(jobs.submit(key, "Fix the links") for key in KEYS), return_exceptions=True)
+        await asyncio.Event().wait()
+
+async def caller(session, journal):
+    with session.recording():
+        jobs = await asyncio.gather(*(session.create_job("Fix the links") for _ in KEYS))
+        for key, job in zip(KEYS, jobs, strict=True):
+            await journal.add([BatchItem(key, "Fix the links")])
+            await asyncio.sleep(0)
+    print(len(jobs), flush=True)
+
+async def stuck(session, journal):
+    waits._RECORDING_SECONDS = 0.1
+    Entries.keep_job = lambda *_: asyncio.Event().wait()
+    await batch(session, journal)
+
+async def main(way, path):
+    logging.basicConfig()
+    async with HeldEmulator() as emulator, emulator.session(project_id="docs") as session:
+        async with drain_on_signal(session), Journal.open(path) as journal:
+            working = asyncio.ensure_future(globals()[way](session, journal))
+            await until(lambda: emulator.agents_started.total() == 10)
+            os.kill(os.getpid(), signal.SIGTERM)
+            await until(lambda: session._binding.draining)
+            emulator.release.set()
+            await asyncio.Event().wait()
+
+asyncio.run(main(*sys.argv[1:]))
 """
 
 TWO = """
@@ -148,6 +206,34 @@ def test_signal_without_a_handler() -> None:
         assert words in done.stdout
         assert done.returncode == -signal.SIGTERM
         assert done.stderr == ""
+
+
+def ended(way: str, path: Path) -> subprocess.CompletedProcess[str]:
+    """Run a program without a handler that sends ten creates, and gets SIGTERM before one is answered."""
+    command = [sys.executable, "-c", ENDED, way, str(path)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own program
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("way", "state"),
+    [("batch", State.ACTIVE), ("worker", State.ACTIVE), ("durable", State.ACTIVE), ("caller", State.PLANNED)],
+)
+async def test_answers_are_recorded(way: str, state: State, tmp_path: Path) -> None:
+    """A process without a handler ends once what was answered during the draining is durable: nothing is unknown."""
+    done = await asyncio.to_thread(ended, way, tmp_path / "run.db")
+    assert done.returncode == -signal.SIGTERM, done.stderr
+    async with Journal.open(tmp_path / "run.db", read_only=True) as journal:
+        assert {each: count for each, count in (await journal.counts()).items() if count} == {state: 10}
+
+
+@pytest.mark.slow
+def test_answers_that_are_not_recorded(tmp_path: Path) -> None:
+    """Where the journal does not take the ids in time, each is logged with its token, and the exit code is 4."""
+    done = ended("stuck", tmp_path / "run.db")
+    assert done.returncode == 4
+    logged = re.findall(r"the draining ended before the job (docs/job_\d+) was recorded", done.stderr)
+    assert len(set(logged)) == 10
 
 
 def test_hangup() -> None:

@@ -151,7 +151,10 @@ class ItemCreate:
             await self.item.context.slots.take(self.item.slot)
             await permit.take_common()
             async with self.item.context.max_sending:
-                return await self._claim_and_create(permit) if self._may_go(permit) and permit.begin() else None
+                if not (self._may_go(permit) and permit.begin()):
+                    return None
+                with self.item.context.session._shutdown.recording():  # a draining of the session waits for it
+                    return await self._claim_and_create(permit)
         finally:
             permit.refund()
             if self.item.state is State.PLANNED:

@@ -127,6 +127,7 @@ async def open_run(
             slots.keep(project, limits.unknown_for - age)
     item_tasks = ItemTasks(RunContext(session, journal._opened, entries, limits, throttles, slots, sending))
     await journal._opened.share_polls(item_tasks, kept.polls_per_second, session)
+    _ = item_tasks.start_helper(item_tasks.fail_with_the_session(), Phase.ANSWERS_ONLY)
     return item_tasks
 
 
@@ -265,6 +266,10 @@ class ItemTasks:
         """End the run with an error, once creates under way have had their answers."""
         self.faults.append(error)
         self.advance(Phase.ANSWERS_ONLY)
+
+    async def fail_with_the_session(self) -> None:
+        """Wait until the session is drained or closed, and end the run then, whatever its items wait for."""
+        self.fail(await self.context.session._shutdown.begun())
 
     def advance(self, phase: Phase, tasks: Iterable[asyncio.Task[None]] | None = None) -> None:
         """Advance the items of `tasks`, or all and the run itself, to a phase; an earlier one changes nothing.

@@ -100,6 +100,11 @@ def exit_code(outcomes: Collection[Outcome] = (), error: Exception | None = None
     return ExitCode.FAILED if occurred - {Outcome.COMPLETED, Outcome.ABANDONED} else ExitCode.COMPLETED
 
 
+def names_unrecorded(error: Exception | None) -> bool:
+    """Return whether an error names jobs that no journal has: its exit code comes before that of a signal."""
+    return isinstance(error, JournalError) and bool(error.unrecorded)
+
+
 def _outcome_of(error: Exception) -> Outcome:
     rejected = isinstance(error, AgentJobsError) and error.outcome is CreateOutcome.REJECTED
     return Outcome.REJECTED if rejected else Outcome.ACTIVE

@@ -1,0 +1,64 @@
+"""What the end of a session ends, and what it waits for."""
+
+import asyncio
+
+import pytest
+
+from agentjobs_async._loop.cancel_scope import CancelScope
+from agentjobs_async._loop.shutdown import Shutdown
+
+pytestmark = pytest.mark.looptime
+
+
+async def test_the_beginning() -> None:
+    """Who waits for the end of a session gets its error, also where the end came first."""
+    shutdown: Shutdown[str] = Shutdown()
+    early = asyncio.ensure_future(shutdown.begun())
+    await asyncio.sleep(0)
+    shutdown.waits.interrupt(ValueError("closed"))
+    assert [str(error) for error in (await early, await shutdown.begun())] == ["closed"] * 2
+
+
+async def test_blocks_that_begin_too_late() -> None:
+    """A block that begins once its group was interrupted is cut at its first await, before its deadline too."""
+    shutdown: Shutdown[str] = Shutdown()
+    shutdown.creates.interrupt(ValueError("closed"))
+    began = asyncio.get_running_loop().time()
+    with CancelScope(began + 60, shutdown.creates) as scope:
+        await asyncio.Event().wait()
+    assert str(scope.reason) == "closed"
+    assert asyncio.get_running_loop().time() == began
+
+
+async def test_recorded() -> None:
+    """The wait ends with the last block, and names no job of blocks that were left well."""
+    shutdown: Shutdown[str] = Shutdown()
+
+    async def record() -> None:
+        with shutdown.recording():
+            shutdown.created("one")
+            await asyncio.sleep(3)
+
+    recording = asyncio.ensure_future(record())
+    assert await shutdown.recorded(10) == ()
+    assert recording.done()
+    assert asyncio.get_running_loop().time() == pytest.approx(3, abs=0.01)
+    shutdown.created("outside of any block")
+    assert await shutdown.recorded(10) == ()
+
+
+async def test_not_recorded() -> None:
+    """Jobs of blocks that are not left in time, or that an error has left since the end began, are named."""
+    shutdown: Shutdown[str] = Shutdown()
+
+    async def record(job: str, seconds: float) -> None:
+        with shutdown.recording():
+            shutdown.created(job)
+            await asyncio.sleep(seconds)
+            raise ValueError
+
+    tasks = [asyncio.ensure_future(record(*case)) for case in (("early", 1), ("failed", 3), ("late", 60))]
+    await asyncio.sleep(2)
+    shutdown.waits.interrupt(ValueError("closed"))
+    assert await shutdown.recorded(10) == ("failed", "late")
+    assert await asyncio.gather(*tasks, return_exceptions=True)
