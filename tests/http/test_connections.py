@@ -123,7 +123,7 @@ async def test_broken_tls_leaves_nothing_in_the_buffer(server_tls: SSLContext, c
     async with await asyncio.start_server(serve, "127.0.0.1", ssl=server_tls) as server:
         pool = Pool(Resolver())
         async with aiohttp.ClientSession(connector=pool) as client:
-            with pytest.raises(aiohttp.ClientOSError, match="RECORD_MAC"):
+            with pytest.raises(aiohttp.ClientOSError, match="RECORD_"):  # the rest is OpenSSL's, and changes
                 await client.get(f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}", ssl=client_tls)
         assert bytes(pool.buffer) == bytes(len(pool.buffer))
 
