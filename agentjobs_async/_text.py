@@ -1,6 +1,7 @@
 """Text that is shown: a server's, made safe to show, names of jobs, and times and spans of time in words."""
 
 from datetime import datetime
+from math import inf
 from typing import Final
 from urllib.parse import quote
 
@@ -67,7 +68,7 @@ def span(seconds: float) -> str:
 
 def limit(seconds: float) -> str:
     """Return a number of seconds that someone has set: exact below an hour, `90 s`; from there on as by `span`."""
-    return f"{seconds:g} s" if seconds < _HOUR_SECONDS else span(seconds)
+    return span(seconds) if _HOUR_SECONDS <= seconds < inf else f"{seconds:g} s"
 
 
 def local_time(moment: datetime) -> str:

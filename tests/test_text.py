@@ -1,6 +1,7 @@
 """Text made fit to be shown."""
 
 from datetime import UTC, datetime, timedelta, timezone
+from math import inf
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -75,7 +76,13 @@ def test_span() -> None:
 
 def test_limit() -> None:
     """A limit is told exactly below an hour, and from there on in the unit that fits it; never as a power of ten."""
-    assert [limit(seconds) for seconds in (0.25, 90.0, 3600.0, 1e9)] == ["0.25 s", "90 s", "1 h", "32 years"]
+    assert [limit(seconds) for seconds in (0.25, 90.0, 3600.0, 1e9, inf)] == [
+        "0.25 s",
+        "90 s",
+        "1 h",
+        "32 years",
+        "inf s",
+    ]
 
 
 def test_local_time() -> None:

@@ -46,7 +46,8 @@ class LateCancel(Generic[T]):
                 raise cut  # else a time-out within was about to cut what has ended
             return self._result
         finally:
-            cut = None  # its traceback holds this frame, which must not hold it
+            # The traceback of a cancellation holds this frame, which must hold neither that nor what was received.
+            cut = self._awaited = None
             self._coroutine.close()
 
     def _step(self, resume: Callable[[Any], Any], value: object) -> None:
@@ -55,6 +56,8 @@ class LateCancel(Generic[T]):
             self._awaited = resume(value)
         except StopIteration as end:
             self._ended, self._result = True, end.value
+        finally:
+            del resume, value  # as above
 
     def _until_cancelled(self) -> Generator[Any, Any, asyncio.CancelledError | None]:
         """Run the coroutine until its task is cancelled, and return the cancellation; `None` if it has ended before."""
@@ -62,7 +65,7 @@ class LateCancel(Generic[T]):
             try:
                 yield from _until_done(self._awaited)
             except asyncio.CancelledError as error:
-                return error
+                return error.with_traceback(None)  # its frames hold what the coroutine awaits
             self._step(self._coroutine.send, None)
         return None
 
@@ -80,8 +83,11 @@ class LateCancel(Generic[T]):
 
     def _cancelled(self, cut: asyncio.CancelledError) -> Generator[Any, Any, None]:
         """Cancel what the coroutine awaits, else the coroutine itself, and run it to its end, as a task would."""
-        if not (asyncio.isfuture(self._awaited) and self._awaited.cancel(*cut.args)):
-            self._step(self._coroutine.throw, cut)
+        try:
+            if not (asyncio.isfuture(self._awaited) and self._awaited.cancel(*cut.args)):
+                self._step(self._coroutine.throw, cut)
+        finally:
+            del cut  # as above
         while not self._ended:
             try:
                 value = yield self._awaited

@@ -221,8 +221,7 @@ async def _run(
         if report_file is not None:  # whatever ends the run, and before the journal is closed
             stack.push_async_callback(report_file.write_at_the_end, opened, screen)
         open_run = _Run(context, session, opened, display, file, ending, settings, run_for)
-        refusals = await open_run.plan(tasks)
-        return await open_run.to_the_end(refusals)
+        return await open_run.to_the_end(await open_run.plan(tasks))
 
 
 async def _show_lost_jobs(screen: Screen, service: Service, journal: Journal) -> None:
