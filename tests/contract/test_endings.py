@@ -184,7 +184,7 @@ WAYS: dict[str, tuple[str, Way, Callable[[Stage], bool]]] = {
 async def test_nothing_outlives_the_session(
     name: str, ending: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Everything that waits ends with a `SessionClosedError` at a draining without grace, and at a closing."""
+    """Everything that waits ends with a `SessionClosedError` at a draining, at once, and at a closing."""
     plan, way, waits = WAYS[name]
     events: list[object] = []
     async with Emulator(script=ENDLESS) as emulator, Journal.open(tmp_path / "run.db") as journal:
@@ -197,8 +197,8 @@ async def test_nothing_outlives_the_session(
             stage = Stage(emulator, session, journal, caplog, events)
             waiting = asyncio.ensure_future(way(stage))
             await until(lambda: waits(stage))
-            await (session.drain(0) if ending == "drain" else session.aclose())
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(20):  # less than the grace, and than the pause after a 429
+                await (session.drain(60) if ending == "drain" else session.aclose())
                 await asyncio.wait([waiting])
             assert isinstance(waiting.exception(), SessionClosedError)
 
