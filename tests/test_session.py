@@ -300,7 +300,7 @@ async def by_cancelling(session: AgentJobsSession) -> None:
         with pytest.raises(asyncio.CancelledError) as caught:
             await call
         (note,) = caught.value.__notes__
-        assert re.match(r"job docs/job_\d+ was created, and its caller was cut off: it continues", note)
+        assert re.match(r"job docs/job_\w+ was created, and its caller was cut off: it continues", note)
 
 
 async def by_draining(session: AgentJobsSession) -> None:
@@ -343,7 +343,7 @@ def test_runs_that_are_cut_by_the_end_of_the_loop(caplog: pytest.LogCaptureFixtu
     """At the end of `asyncio.run`, the log names the token of each run that is left."""
 
     async def main() -> None:
-        async with Emulator(script=JobScript(duration=1_000)) as emulator:
+        async with Emulator(script=JobScript(duration=1_000, job_id="job_1")) as emulator:
             created = asyncio.Event()
 
             def on_event(event: object) -> None:
@@ -359,7 +359,7 @@ def test_runs_that_are_cut_by_the_end_of_the_loop(caplog: pytest.LogCaptureFixtu
         warnings.simplefilter("ignore", ResourceWarning)  # the program forgot to close its session
         asyncio.run(main())
         gc.collect()
-    assert "job docs/job_000001 was created, and its caller was cut off" in caplog.text
+    assert "job docs/job_1 was created, and its caller was cut off" in caplog.text
 
 
 def test_outside_of_asyncio() -> None:
