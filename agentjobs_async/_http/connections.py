@@ -115,6 +115,8 @@ class Connection(ResponseHandler, asyncio.BufferedProtocol):
             super().data_received(data)
 
     def set_exception(self, exc: BaseException, *cause: BaseException) -> None:
+        if self.exception() is not None:
+            return  # the first error is the cause, such as an alert of TLS: a write that fails after it tells less
         if self._unanswered and (self._is_kept or (self._is_tls and not _is_broken_record(*cause))):
             exc, cause = UnansweredError(exc, *cause, kept=self._is_kept), (exc,)
         super().set_exception(exc, *cause)

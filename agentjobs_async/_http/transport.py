@@ -61,6 +61,7 @@ _MOST_FIELD_BYTES, _MOST_FIELDS = 65_792, 256
 
 What aiohttp takes by itself, 8 KiB and 128, does for reads, which are repeated. To a create it would cost the job's id.
 """
+_LOSING_TURNS: Final = 4  # of the loop, from the closing of a transport to the call of `connection_lost`
 _EXPLANATION_SECONDS: Final = 1.0  # for the body of an error, whose head has said what it is
 
 
@@ -262,8 +263,13 @@ class _Body(aiohttp.Payload):
 
     async def write(self, writer: aiohttp.abc.AbstractStreamWriter) -> None:
         self._progress.sending()
-        for start in range(0, len(self._content), _SENT_BYTES):
-            await writer.write(self._content[start : start + _SENT_BYTES])
+        try:
+            for start in range(0, len(self._content), _SENT_BYTES):
+                await writer.write(self._content[start : start + _SENT_BYTES])
+        except ConnectionError:
+            for _ in range(_LOSING_TURNS):  # the connection learns of its end, and why, later than of being closed
+                await asyncio.sleep(0)
+            raise
         self._progress.sent()
 
 

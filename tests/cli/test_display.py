@@ -62,7 +62,7 @@ async def test_results_need_no_queries(db: str, count: int, monkeypatch: pytest.
                 display.show_result(result)
                 shown += 1
     assert shown == count
-    assert reads.total() <= 12
+    assert reads.total() <= 14
 
 
 async def test_a_log_that_is_silent(db: str, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,7 +65,7 @@ from tests.held import HeldEmulator
 from tests.until import until
 
 KEYS = [f"key-{number}" for number in range(10)]
-ITEMS = [BatchItem(key, "Fix the links") for key in KEYS]
+ITEMS = [BatchItem(key, "Fix the links", "docs") for key in KEYS]
 
 keep_job = Entries.keep_job
 
@@ -95,7 +95,7 @@ async def caller(session, journal):
     with session.recording():
         jobs = await asyncio.gather(*(session.create_job("Fix the links") for _ in KEYS))
         for key, job in zip(KEYS, jobs, strict=True):
-            await journal.add([BatchItem(key, "Fix the links")])
+            await journal.add([BatchItem(key, "Fix the links", "docs")])
             await asyncio.sleep(0)
     print(len(jobs), flush=True)
 
@@ -241,7 +241,7 @@ def test_answers_that_are_not_recorded(tmp_path: Path) -> None:
     """Where the journal does not take the ids in time, each is logged with its token, and the exit code is 4."""
     done = ended("stuck", tmp_path / "run.db")
     assert done.returncode == 4
-    logged = re.findall(r"the draining ended before the job (docs/job_\d+) was recorded", done.stderr)
+    logged = re.findall(r"the draining ended before the job (docs/job_\w+) was recorded", done.stderr)
     assert len(set(logged)) == 10
 
 
