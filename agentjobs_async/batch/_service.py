@@ -37,8 +37,8 @@ async def settle_service(session: AgentJobsSession, entries: "Entries", *, other
     own, other = _named(known, service), _named(service, known)
     if not _differ_by_port(known, service):
         raise InvalidInputError(
-            f"the journal belongs to {own}, not to {other}, which does not know its jobs:"
-            " use another journal, or pass other_service=True if this is meant"
+            f"the journal belongs to {own}, not to {other}, which does not know its jobs: continue with {own}, use"
+            f" another journal, or pass other_service=True where {other} has taken its place"
         )
     return f"the journal was begun with {own}, and continues with {other}, at another port"
 

@@ -175,7 +175,8 @@ async def _settle_one(context: Context, journal: str, key: str, what: str) -> in
     async with Journal.open(journal) as opened:
         await _settle(opened, key, what)
     if what == _ABANDON:
-        context.screen.notice(f"{in_words(key)} is abandoned: nothing is sent, and an agent that is at work continues.")
+        context.screen.notice(f"{in_words(key)} is abandoned: nothing is sent, and an agent at work continues.")
+        context.screen.notice("To plan it again, use agentjobs retry with its key.")
         return ExitCode.COMPLETED
     done = "is planned again" if what == _SEND_AGAIN else "has its job"
     by_whom = "a running worker, or agentjobs resume," if opened.is_shared else "agentjobs resume"

@@ -9,6 +9,7 @@ from typing import Any, Final
 import click
 from attrs import frozen
 
+from agentjobs_async import InvalidInputError
 from agentjobs_async._text import span
 from agentjobs_async.batch import BatchItem, FleetLimits, Journal, State, check_items
 from agentjobs_async.batch.limits import Limits, in_force
@@ -21,6 +22,7 @@ from agentjobs_async.cli._input.options import (
     limit_options,
     project_option,
 )
+from agentjobs_async.cli._input.service import EMULATED_PROJECT, NO_PROJECT
 from agentjobs_async.cli._input.tasks import Refusal, Tasks, show_refusal, show_repeats
 from agentjobs_async.cli._output.columns import columns_of, cut_at_a_word, cut_in_the_middle, in_words
 from agentjobs_async.cli._output.outcomes import ExitCode
@@ -28,6 +30,7 @@ from agentjobs_async.cli._output.screen import Screen
 from agentjobs_async.cli.estimates import estimate
 from agentjobs_async.cli.help import command, journal_exit_codes
 from agentjobs_async.cli.process import Context, run_action
+from agentjobs_async.session import EMULATOR
 
 _MOST_REFUSALS: Final = 10  # lines
 _MOST_PROMPTS: Final = 3  # lines
@@ -84,9 +87,12 @@ async def sending_of(
     Args:
         tasks: The tasks.
         journal: The file or URL of the journal; `None` for none.
-        project_id: The project of tasks that name none; without one, a journal refuses them.
+        project_id: The project of tasks that name none; `None` takes that of the emulator where the journal is its.
         limit: The number of items to start; `None` for all.
         max_tries: Failed and rejected items that had fewer tries are sent again; `None` for any number.
+
+    Raises:
+        InvalidInputError: There is a journal, and a task has no project.
     """
     opened = None if journal is None else Journal.open(journal, read_only=True)
     planned: list[BatchItem] = []
@@ -105,6 +111,10 @@ async def sending_of(
                     planned.append(row.item)
                 elif row.state.has_failed and (max_tries is None or row.tries < max_tries):
                     retried.append(row.item)
+            if project_id is None and await opened._entries.service() == EMULATOR:
+                project_id = EMULATED_PROJECT
+            if project_id is None and any(item.project_id is None for item in tasks.items):
+                raise InvalidInputError(NO_PROJECT)
             refused, kept = await opened.check(tasks.items, project_id=project_id), await opened.limits()
     refused_keys = {item.key for item, _ in refused}
     new = [item for item in tasks.items if item.key not in known and item.key not in refused_keys]

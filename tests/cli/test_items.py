@@ -74,7 +74,7 @@ def test_items_by_a_filter(service: EmulatorThread, tasks: Path, db: str, capsys
     assert main(["retry", "--journal", db, "--state", "failed"]) == 0
     planned, command = capsys.readouterr().err.splitlines()
     assert planned == "1 item planned again. Send it with:"
-    assert command.endswith(f" resume {db}")
+    assert command.endswith(f" resume {db} --base-url {service.emulator.base_url}")
     assert main(["retry", "k2", "k0", "k9", "--journal", db]) == 1
     assert re.search(r"k0 refused: .*completed.*\nk9 refused: .*no item.*\n1 item planned", capsys.readouterr().err)
     assert main(["status", db, "--summary", "--format", "jsonl"]) == 4
@@ -183,7 +183,8 @@ def test_abandoned(service: EmulatorThread, tasks: Path, db: str, capsys: Captur
             assert words in capsys.readouterr().err
     assert main(["resolve", "k1", "--journal", db, "--abandon"]) == 0
     assert capsys.readouterr().err.endswith(
-        "k1 is abandoned: nothing is sent, and an agent that is at work continues.\n"
+        "k1 is abandoned: nothing is sent, and an agent at work continues.\n"
+        "To plan it again, use agentjobs retry with its key.\n"
     )
     assert main(["resume", "--journal", db, "--retry-failed"]) == 0
     assert main(["retry", db, "--state", "failed"]) == 0

@@ -3,7 +3,7 @@ import re
 from pathlib import Path
 
 from agentjobs_async.__main__ import main
-from tests.cli.checks import Captured
+from tests.cli.checks import Captured, plan
 from tests.cli.stage import Child, EmulatorThread
 
 
@@ -26,6 +26,19 @@ def test_plan(service: EmulatorThread, tmp_path: Path, capsys: Captured) -> None
     assert re.fullmatch(r"Begun now, it ends about \w+ \d\d \w+ \d\d:\d\d.", lines[5])
     assert lines[6:] == ["This costs 1,200.00: 0.40 for each job."]
     assert service.emulator.requests == ()
+
+
+def test_a_plan_for_a_journal(tmp_path: Path, db: str, capsys: Captured) -> None:
+    """A journal knows items by their projects: an emulator's names that by itself, any other has to be told."""
+    arguments = ["--file", table(tmp_path, 3), "--prompt", "Document {title}", "--journal", db]
+    plan(db)
+    assert main(["plan", *arguments]) == 2
+    assert "there is no project: give --project ID or set AGENTJOBS_PROJECT_ID" in capsys.readouterr().err
+    assert main(["plan", *arguments, "--project", "docs"]) == 0
+    assert main(["run", *arguments, "--emulator", "--limit", "1"]) in {1, 4}
+    capsys.readouterr()
+    assert main(["plan", *arguments]) == 0
+    assert "2 would be sent, 0 refused." in capsys.readouterr().out
 
 
 def test_hours_without_minutes(tmp_path: Path, capsys: Captured) -> None:

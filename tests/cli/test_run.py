@@ -384,7 +384,7 @@ def test_a_trial_goes_no_further(service: EmulatorThread, tasks: Path, db: str, 
         assert main(command) == 2
         refusal = capsys.readouterr().err
         assert f"the journal belongs to an emulator, not to {service.emulator.base_url}, " in refusal
-        assert "or give --other-service if this is meant" in refusal
+        assert f"or give --other-service where {service.emulator.base_url} has taken its place" in refusal
     assert service.emulator.requests == ()
     assert main(["resume", db, "--other-service"]) in {0, 1}
     assert {job.project_id for job in service.emulator.jobs.values()} == {"docs"}

@@ -22,7 +22,7 @@ WRONG = {
     "wait": "Missing argument 'JOB...'",
     # prompts
     "run": "there is no prompt",
-    "run --file empty": "there is no prompt",
+    "run --file empty": "--file: empty has no prompt",
     "run --file missing": "missing can't be read: No such file",
     "run --file binary": "binary is not UTF-8 (byte 2)",
     "run --file wide": "wide has characters NUL, as UTF-16 does",

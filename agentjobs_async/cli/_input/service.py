@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 DEFAULT_TIMEOUT: Final = 1800.0
 """The seconds that each job may take by default."""
 EMULATED_PROJECT: Final = "demo"
+NO_PROJECT: Final = "there is no project: give --project ID or set AGENTJOBS_PROJECT_ID"
+"""Why prompts that name no project can't be planned."""
 
 Notice = Callable[[str], None]
 
@@ -98,7 +100,7 @@ class Service:
         if not self.emulated:
             self._address()
             if self.project_id is None:
-                raise InvalidInputError("there is no project: give --project ID or set AGENTJOBS_PROJECT_ID")
+                raise InvalidInputError(NO_PROJECT)
         return self
 
     def ref(self, text: str) -> JobRef:

@@ -143,6 +143,8 @@ def tasks_of(
         option = "--allow-empty" if key is None else "--key"
         raise InvalidInputError(f"{option} needs --prompt, such as --prompt 'Document {{title}}'")
     records = [*arguments, *_records(file, form, key, filled, beside_prompts=bool(prompts))]
+    if not records and file is not None:
+        raise InvalidInputError(f"--file: {one_line(file, _SHOWN)} has no prompt, or column names alone")
     if not records:
         raise InvalidInputError("there is no prompt: give PROMPT..., or --file with one prompt per line")
     items: dict[str, BatchItem] = {}
