@@ -11,13 +11,14 @@ _LAST_TURNS: Final = 4  # of the loop: from a response that is in the socket to 
 
 
 class LateCancel(Generic[T]):
-    """Awaits a coroutine that a cancellation reaches some turns of the loop late; not at all, if it has ended by then.
+    """Await a coroutine, and pass a cancellation on to it only some turns of the loop later.
 
-    The cancellation is raised then, too, and what the coroutine would have returned is lost: it keeps what counts. It
-    runs in the task that awaits it. In a task of its own, the end of `asyncio.run` would cancel it like all others.
+    A coroutine that has ended by then is not cancelled. The cancellation is raised all the same, and the result is
+    lost: the coroutine itself has to store what must be kept. It runs in the task that awaits it, since the end of
+    `asyncio.run` would cancel a task of its own like all others.
 
     Args:
-        coroutine: What is awaited. A time-out within it works as ever.
+        coroutine: What is awaited. A time-out within it works as usual.
         may_last: Asked at a cancellation; if it returns false, the coroutine is cancelled at once.
     """
 
@@ -37,12 +38,14 @@ class LateCancel(Generic[T]):
         cancelling = 0 if task is None else task.cancelling()
         try:
             self._step(self._coroutine.send, None)
-            cut = yield from self._until_cancelled()
-            if cut is not None and self._may_last():
-                yield from self._last_turns()
-            if cut is not None and not self._ended:
-                yield from self._cancelled(cut)
-            elif cut is not None and task is not None and task.cancelling() > cancelling:
+            cut = yield from self._run_until_cancelled()
+            if cut is None:
+                return self._result
+            if self._may_last():
+                yield from self._run_last_turns()
+            if not self._ended:
+                yield from self._cancel(cut)
+            elif task is not None and task.cancelling() > cancelling:
                 raise cut  # else a time-out within was about to cut what has ended
             return self._result
         finally:
@@ -59,7 +62,7 @@ class LateCancel(Generic[T]):
         finally:
             del resume, value  # as above
 
-    def _until_cancelled(self) -> Generator[Any, Any, asyncio.CancelledError | None]:
+    def _run_until_cancelled(self) -> Generator[Any, Any, asyncio.CancelledError | None]:
         """Run the coroutine until its task is cancelled, and return the cancellation; `None` if it has ended before."""
         while not self._ended:
             try:
@@ -69,7 +72,7 @@ class LateCancel(Generic[T]):
             self._step(self._coroutine.send, None)
         return None
 
-    def _last_turns(self) -> Generator[Any, Any, None]:
+    def _run_last_turns(self) -> Generator[Any, Any, None]:
         """Run the coroutine for some turns of the loop more, however often its task is cancelled."""
         for _ in range(_LAST_TURNS):
             while not self._ended and asyncio.isfuture(self._awaited) and self._awaited.done():
@@ -81,7 +84,7 @@ class LateCancel(Generic[T]):
             if not asyncio.isfuture(self._awaited):  # it only waited for the next turn
                 self._step(self._coroutine.send, None)
 
-    def _cancelled(self, cut: asyncio.CancelledError) -> Generator[Any, Any, None]:
+    def _cancel(self, cut: asyncio.CancelledError) -> Generator[Any, Any, None]:
         """Cancel what the coroutine awaits, else the coroutine itself, and run it to its end, as a task would."""
         try:
             if not (asyncio.isfuture(self._awaited) and self._awaited.cancel(*cut.args)):
@@ -98,7 +101,7 @@ class LateCancel(Generic[T]):
 
 
 def _until_done(awaited: Any) -> Generator[Any, Any, None]:
-    """Wait until `awaited` is done, without an end of it when the task is cancelled; a turn of the loop for `None`."""
+    """Wait until `awaited` is done, or for one turn of the loop if it is no future. A cancellation does not end it."""
     if not asyncio.isfuture(awaited):
         yield awaited
         return
