@@ -129,20 +129,18 @@ class ResponseDecoder:
             project_id: The project of the create.
             sent_at: When it was sent, for the error; `None` where nobody reads that.
         """
+
+        def unknown(detail: str, retry_after: float | None, excerpt: str) -> CreateOutcomeUnknownError:
+            return CreateOutcomeUnknownError(
+                detail, "response", response.status, retry_after, excerpt, project_id=project_id, sent_at=sent_at
+            )
+
         if not _is_success(response.status):
             refusal = self._refusal(response)
             if not isinstance(refusal, ResponseError) or self._may_have_started(response.status):
                 status = f"HTTP {response.status}"
                 what = refusal.message.replace(status, f"{status} after the prompt was sent", 1)
-                return CreateOutcomeUnknownError(
-                    what,
-                    "response",
-                    response.status,
-                    refusal.retry_after,
-                    refusal.excerpt,
-                    project_id=project_id,
-                    sent_at=sent_at,
-                )
+                return unknown(what, refusal.retry_after, refusal.excerpt)
             refusal.outcome = CreateOutcome.REJECTED
             return refusal
         excerpt = ""
@@ -154,15 +152,7 @@ class ResponseDecoder:
             defect = error.message
         else:
             return job
-        return CreateOutcomeUnknownError(
-            defect,
-            "response",
-            response.status,
-            _retry_after(response.headers),
-            excerpt,
-            project_id=project_id,
-            sent_at=sent_at,
-        )
+        return unknown(defect, _retry_after(response.headers), excerpt)
 
     def _may_have_started(self, status: int) -> bool:
         unknown = status in _UNKNOWN_CREATES or status >= 500  # noqa: PLR2004 - the class of HTTP itself
