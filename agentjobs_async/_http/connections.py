@@ -22,7 +22,7 @@ from agentjobs_async._http.progress import Progress
 from agentjobs_async.errors import InvalidInputError
 
 T = TypeVar("T")
-_MOST_HEADER_BYTES: Final = 262_144
+_MOST_HEADER_BYTES: Final = 262_144  # far more than servers and proxies send, and little memory
 _RECEIVED_BYTES: Final = 65_536  # at a time at most: a whole response, nearly always
 
 
@@ -47,7 +47,7 @@ def alert_of(error: BaseException | None) -> str | None:
 
 
 def _is_broken_record(error: BaseException | None = None) -> bool:
-    """Return whether TLS broke by anything but an alert: an answer may have come, and be lost with the record."""
+    """Return whether TLS broke by anything but an alert: an answer that had come may be lost with the record."""
     return isinstance(error, SSLError) and alert_of(error) is None
 
 
@@ -71,7 +71,7 @@ class Connection(ResponseHandler, asyncio.BufferedProtocol):
     def __init__(self, pool: "Pool") -> None:
         super().__init__(asyncio.get_running_loop())
         self._pool = pool
-        self._unanswered = False  # by any byte, the request for which it is held
+        self._unanswered = False  # whether no byte has come yet since the last hold
         self._is_kept = self._is_tls = False
         self.held: aiohttp.connector.Connection | None = None
 
@@ -137,28 +137,29 @@ class Connection(ResponseHandler, asyncio.BufferedProtocol):
 
 
 class FreshConnection(Connection):
-    """A connection of one request, whose response may have long headers: 256 KiB in a row without a body end it.
+    """A connection of one request, whose response may have long headers: up to 256 KiB in a row that are no body.
 
-    So the fields are bounded before they are decoded, whether they come before the body or, as trailers, after it.
+    More end it. So the fields are bounded before they are decoded, whether they come before the body or, as trailers,
+    after it.
     """
 
     def __init__(self, pool: "Pool") -> None:
         super().__init__(pool)
-        self._left = _MOST_HEADER_BYTES
+        self._left_bytes = _MOST_HEADER_BYTES
 
     def data_received(self, data: bytes) -> None:
-        head, rest = data[: self._left], data[self._left :]
+        head, rest = data[: self._left_bytes], data[self._left_bytes :]
         before = self._body_bytes()
         super().data_received(head)
-        self._left = self._left - len(head) if self._body_bytes() == before else _MOST_HEADER_BYTES
-        if rest and self._left:
+        self._left_bytes = self._left_bytes - len(head) if self._body_bytes() == before else _MOST_HEADER_BYTES
+        if rest and self._left_bytes:
             super().data_received(rest)
         elif rest:
             self.set_exception(HttpProcessingError(message=f"more than {_MOST_HEADER_BYTES} bytes of header fields"))
             self.abort()
 
     def _body_bytes(self) -> int:
-        """Return how much of a body has come; a version of aiohttp that does not say so bounds its parts alone."""
+        """Return how many bytes of a body have come; 0 with a version of aiohttp that does not say."""
         return int(getattr(getattr(self, "_payload", None), "total_bytes", 0))
 
 

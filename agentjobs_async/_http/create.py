@@ -214,7 +214,7 @@ class Pause:
     """The time between two tries; it ends early when the session ends.
 
     Attributes:
-        error: Of the session's end; `None` before.
+        error: The error with which the session ended; `None` before that.
     """
 
     def __init__(self, shutdown: Shutdown[JobRef]) -> None:
@@ -231,7 +231,7 @@ class Pause:
 
 _REFUSED: Final = (RateLimitedError, ServerError)  # a ServerError of a create has a status of create_refusals
 _LASTING_REASONS: Final = frozenset({"certificate", "proxy", "withheld"})  # of a NotSentError that would come again
-_JITTER: Final = tenacity.wait_random(0, 0.1)
+_JITTER: Final = tenacity.wait_random(0, 0.1)  # seconds
 _RECONNECT: Final = tenacity.wait_exponential(multiplier=0.1, max=10) + _JITTER
 """0.1 s, doubled at each try up to 10 s, and up to 0.1 s of jitter."""
 

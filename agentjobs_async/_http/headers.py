@@ -14,7 +14,8 @@ _SECONDS: Final = re.compile(r"-?[0-9]+(?:\.[0-9]+)?", re.ASCII)
 _DELAYS: Final = re.compile(r"(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*,)?[^,]+", re.ASCII | re.IGNORECASE)
 """The elements of a list: a date has a comma of its own, after the day of the week."""
 _MOST_SECONDS: Final = 1e9  # about 30 years: a longer delay counts as this one, so that it stays a finite number
-_MOST_CHARACTERS, _MOST_ELEMENTS = 512, 64  # of one field, and of all: to read dates takes the loop's time
+_MOST_CHARACTERS: Final = 512  # of one field: to read dates takes the loop's time
+_MOST_ELEMENTS: Final = 64  # of all fields, for the same reason
 _MILLISECOND: Final = 0.001
 
 
@@ -47,10 +48,11 @@ def _seconds(value: str, unit: float = 1.0) -> float | None:
 
 
 def _delay(value: str, date: str | None, now: float) -> float | None:
-    seconds = _seconds(value)
-    target = _timestamp(value) if seconds is None else None
-    if target is None:
+    if (seconds := _seconds(value)) is not None:
         return seconds
+    target = _timestamp(value)
+    if target is None:
+        return None
     origin = _timestamp(date) if date is not None else None
     return max(target - (now if origin is None else origin), 0.0)
 
@@ -80,8 +82,8 @@ def coding_of(values: Iterable[str]) -> str:
 
 
 _MOST_MEMBERS: Final = 64  # of a gzip: each is searched for in all that follows it
+_WITH_MEMBERS: Final = {"gzip", "x-gzip"}
 # zlib's codes for a gzip header, a zlib header, and none: some servers send "deflate" without its zlib header.
-_OF_MEMBERS: Final = {"gzip", "x-gzip"}
 _WINDOW_BITS: Final = {"gzip": (31,), "x-gzip": (31,), "deflate": (15, -15)}
 
 
@@ -96,14 +98,14 @@ def inflated(body: bytes, coding: str, limit: int) -> bytes:
             or broken, cut short, or followed by other data.
     """
     for window_bits in _WINDOW_BITS.get(coding, ()):
-        plain = _inflated(body, window_bits, limit, _MOST_MEMBERS if coding in _OF_MEMBERS else 1)
+        plain = _inflated(body, window_bits, limit, _MOST_MEMBERS if coding in _WITH_MEMBERS else 1)
         if plain is not None:
             return plain
     raise ProtocolError("encoding", "its Content-Encoding is not gzip or deflate, or the data is broken")
 
 
 def _inflated(body: bytes, window_bits: int, limit: int, members: int) -> bytes | None:
-    """Return what `members` at most decode to; `None` if they are broken, cut short, or followed by other data."""
+    """Return what up to `members` members decode to; `None` if broken, cut short, or followed by other data."""
     plain, rest = b"", body
     for _ in range(members):
         inflater = zlib.decompressobj(window_bits)

@@ -48,7 +48,7 @@ class Progress:
         connections: The number of connections that were made for the try under way: one, unless aiohttp repeats it.
         status: The HTTP status of the try under way; `None` until the head of its response is here.
         refusal: The last error that proves that no agent was started; `None` without one.
-        sent_at: When the last try was sent, in UTC; when it started, while it was not; `None` before the first try.
+        sent_at: When the last try was sent, in UTC; before that, when it started; `None` before the first try.
     """
 
     __slots__ = ("_decoder", "_request", "_step", "connections", "refusal", "sent_at", "status", "tries")

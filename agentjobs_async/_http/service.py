@@ -115,5 +115,5 @@ class Service:
 def _says_no_more_than_its_body(response: Response) -> bool:
     """Return whether the answer follows from the bytes of the body alone."""
     named = response.headers.get
-    impatient = named("Retry-After") is None and named("Retry-After-Ms") is None
-    return impatient and named("Content-Encoding") is None and response.whole and response.status == _OK
+    asks_for_no_pause = named("Retry-After") is None and named("Retry-After-Ms") is None
+    return asks_for_no_pause and named("Content-Encoding") is None and response.whole and response.status == _OK

@@ -56,11 +56,10 @@ _QUOTED: Final = re.compile(r"[\s:]+b?['\"].*", re.DOTALL)
 """What a message of aiohttp quotes of a response: cut by aiohttp, and so with a part of a key that can't be masked."""
 _SENT_BYTES: Final = 262_144  # of a body at once: the loop is not blocked for long
 _LEAST_SECONDS: Final = 0.001  # of a time limit: aiohttp takes 0 for none
-_MOST_FIELD_BYTES, _MOST_FIELDS = 65_792, 256
-"""Of a header field, name and value, and of all fields of the response to a create.
-
-What aiohttp takes by itself, 8 KiB and 128, does for reads, which are repeated. To a create it would cost the job's id.
-"""
+# What aiohttp takes by itself, 8 KiB and 128 fields, is enough for reads, which are repeated. A longer response to a
+# create would lose the job's id.
+_MOST_FIELD_BYTES: Final = 65_792  # of a header field of the response, name and value
+_MOST_FIELDS: Final = 256
 _LOSING_TURNS: Final = 4  # of the loop, from the closing of a transport to the call of `connection_lost`
 _EXPLANATION_SECONDS: Final = 1.0  # for the body of an error, whose head has said what it is
 
