@@ -256,7 +256,7 @@ T = TypeVar("T")
 
 
 def with_label(answer: T, label: str | None) -> T:
-    """Return `answer`; if it is, or has, a job, and there is a label, one whose job has that."""
+    """Return `answer`, with `label` on the job that it is or has; unchanged where there is no label or no job."""
     if label is None:
         return answer
     if isinstance(answer, ReadJob):

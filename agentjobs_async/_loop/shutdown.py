@@ -53,9 +53,9 @@ class Shutdown(Generic[T]):
 
     @contextmanager
     def recording(self) -> Iterator[Recording[T]]:
-        """Return a block until whose end a draining waits: it records the jobs that it creates.
+        """Return a block that records the jobs which it creates: a draining waits for its end.
 
-        Those of a block that an error has left, a cancellation included, count as not recorded.
+        If an error ends it during the draining, a cancellation included, its jobs count as not recorded.
         """
         recording: Recording[T] = Recording()
         token = _RECORDING.set(recording)  # type: ignore[arg-type]  # a context variable can't be generic
