@@ -17,7 +17,7 @@ from agentjobs_async._validation import checked_seconds
 
 __all__ = ["drain_on_signal"]
 
-_UNRECORDED: Final = 4  # exit code, as of the command line where something is left to be done
+_UNRECORDED_EXIT_CODE: Final = 4  # as of the command line where something is left to be done
 
 
 @asynccontextmanager
@@ -82,8 +82,8 @@ class _Draining:
         return self._task is not None and self._task.done()
 
     @property
-    def is_lossy(self) -> bool:
-        """Whether it has ended without the record of a job."""
+    def left_unrecorded(self) -> bool:
+        """Whether it has ended, and left jobs that are not recorded."""
         if self._task is None or not self._task.done() or self._task.cancelled():
             return False
         return self._task.exception() is None and bool(self._task.result())
@@ -136,6 +136,6 @@ def _end_process(number: int) -> None:
         draining.start_soon(number)
     if left:
         return
-    if any(draining.is_lossy for draining in _drainings_at(number)):
-        os._exit(_UNRECORDED)  # the ids are in the log
+    if any(draining.left_unrecorded for draining in _drainings_at(number)):
+        os._exit(_UNRECORDED_EXIT_CODE)  # the ids are in the log
     end_process(number)
