@@ -188,9 +188,7 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
             error.outcome = CreateOutcome.NOT_SENT
             raise
         create = self._service.create(request, self._hooks, self._shutdown)
-        job = job_or_raise(await (run_to_end(create, self._finishing, self._on_left) if finish else create))
-        self._shutdown.created(job.ref)
-        return job
+        return job_or_raise(await (run_to_end(create, self._finishing, self._on_left) if finish else create))
 
     def _on_left(self, result: Answer, cut: asyncio.CancelledError) -> None:
         """Log a job whose create went on without its caller; hooks have got its `JobCreated`."""
@@ -284,7 +282,7 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
 
         It is `emulator` for the session of an `Emulator`.
         """
-        return self._service.identity
+        return self._service.key.mask(self._service.identity)  # a gateway may want the key in the path, too
 
     def mask(self, text: str) -> str:
         """Return `text` with the key replaced by `***`, also where it is encoded: for text that you store or show."""

@@ -23,6 +23,7 @@ from agentjobs_async.errors import InvalidInputError
 
 T = TypeVar("T")
 _MOST_HEADER_BYTES: Final = 262_144  # far more than servers and proxies send, and little memory
+_TLS_1_3: Final = "TLSv1.3"
 _RECEIVED_BYTES: Final = 65_536  # at a time at most: a whole response, nearly always
 
 
@@ -34,13 +35,13 @@ class UnansweredError(aiohttp.ClientConnectionError):
         alert: The TLS alert with which the server broke it, such as `CERTIFICATE_REQUIRED`; `None` without one.
     """
 
-    def __init__(self, error: BaseException, cause: BaseException | None = None, *, kept: bool) -> None:
+    def __init__(self, error: BaseException, *, kept: bool, alert: str | None) -> None:
         super().__init__(*error.args)
         self.kept = kept
-        self.alert = alert_of(cause)
+        self.alert = alert
 
 
-def alert_of(error: BaseException | None) -> str | None:
+def alert_of(error: BaseException | None = None) -> str | None:
     """Return the name of the TLS alert that the server sent, as OpenSSL has it; `None` if `error` tells of none."""
     reason = error.reason if isinstance(error, SSLError) else None
     return reason.rpartition("ALERT_")[2] if reason is not None and "ALERT_" in reason else None
@@ -72,7 +73,8 @@ class Connection(ResponseHandler, asyncio.BufferedProtocol):
         super().__init__(asyncio.get_running_loop())
         self._pool = pool
         self._unanswered = False  # whether no byte has come yet since the last hold
-        self._is_kept = self._is_tls = False
+        self._is_kept = False
+        self._tls: str | None = None  # its version
         self.held: aiohttp.connector.Connection | None = None
 
     @property
@@ -87,7 +89,8 @@ class Connection(ResponseHandler, asyncio.BufferedProtocol):
 
     def connection_made(self, transport: Any) -> None:
         self._pool.open.add(self)
-        self._is_tls = transport.get_extra_info("ssl_object") is not None
+        tls = transport.get_extra_info("ssl_object")
+        self._tls = None if tls is None else tls.version()
         super().connection_made(transport)
 
     def connection_lost(self, exc: BaseException | None) -> None:
@@ -117,8 +120,10 @@ class Connection(ResponseHandler, asyncio.BufferedProtocol):
     def set_exception(self, exc: BaseException, *cause: BaseException) -> None:
         if self.exception() is not None:
             return  # the first error is the cause, such as an alert of TLS: a write that fails after it tells less
-        if self._unanswered and (self._is_kept or (self._is_tls and not _is_broken_record(*cause))):
-            exc, cause = UnansweredError(exc, *cause, kept=self._is_kept), (exc,)
+        if self._unanswered and (self._is_kept or (self._tls is not None and not _is_broken_record(*cause))):
+            # Before TLS 1.3, a handshake that has ended is answered by no alert: it would be about the request.
+            alert = alert_of(*cause) if self._tls == _TLS_1_3 else None
+            exc, cause = UnansweredError(exc, kept=self._is_kept, alert=alert), (exc,)
         super().set_exception(exc, *cause)
         # aiohttp tells the reader of a body nothing of a chunk that breaks it: the reader would wait for the timeout.
         payload = getattr(self, "_payload", None)
@@ -156,10 +161,11 @@ class FreshConnection(Connection):
             super().data_received(rest)
         elif rest:
             self.set_exception(HttpProcessingError(message=f"more than {_MOST_HEADER_BYTES} bytes of header fields"))
-            self.abort()
+            if self.transport is not None:
+                self.transport.abort()  # not `self.abort`, which forgets the error, though nobody may have read it yet
 
     def _body_bytes(self) -> int:
-        """Return how many bytes of a body have come; 0 with a version of aiohttp that does not say."""
+        """Return how many bytes of a body have come, as aiohttp counts them in a private part; 0 without a body."""
         return int(getattr(getattr(self, "_payload", None), "total_bytes", 0))
 
 

@@ -114,7 +114,7 @@ class Create:
                 result = await self._run_tries(self._started + self._request.timeout, shutdown)
         except asyncio.CancelledError as error:
             if self._created is not None:
-                report_left(self._report_created(self._created), error, self._hooks)
+                report_left(self._report_created(self._created, shutdown), error, self._hooks)
                 raise
             outcome = self._progress.outcome
             if outcome is CreateOutcome.UNKNOWN:  # the TimeoutError of an `asyncio.timeout` shows it as its cause
@@ -126,10 +126,11 @@ class Create:
         if isinstance(result, AgentJobsError):
             self._report(result.outcome or CreateOutcome.UNKNOWN, result)
             return result
-        return self._report_created(result)
+        return self._report_created(result, shutdown)
 
-    def _report_created(self, created: AgentJob) -> AgentJob:
-        """Return the job with its label, and report it to hooks."""
+    def _report_created(self, created: AgentJob, shutdown: Shutdown[JobRef]) -> AgentJob:
+        """Return the job with its label; report it to hooks, and to the block that is to record it."""
+        shutdown.created(created.ref)
         job = with_label(created, self._request.label)
         if self._hooks is not None:
             self._hooks.created(job, self._clock() - self._started, self._progress.tries)

@@ -5,6 +5,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from functools import lru_cache
 from itertools import islice
 from typing import Final
 
@@ -44,7 +45,7 @@ def _elements(values: Iterable[str]) -> Iterator[str]:
 
 
 def _seconds(value: str, unit: float = 1.0) -> float | None:
-    return max(float(value) * unit, 0.0) if _SECONDS.fullmatch(value) else None
+    return max(float(value) * unit, 0.0) or 0.0 if _SECONDS.fullmatch(value) else None  # never -0.0
 
 
 def _delay(value: str, date: str | None, now: float) -> float | None:
@@ -68,17 +69,26 @@ def _timestamp(text: str) -> float | None:
         return None
 
 
-_PLAIN: Final = re.compile(
-    r"|none|identity|utf-?(?:8|16|32)(?:le|be)?|(?:us-)?ascii|iso-?8859-?[0-9]+|latin-?[0-9]+|(?:windows|cp)-?[0-9]+",
-    re.ASCII,
-)
-"""Names that servers and proxies give to no coding at all: that of a charset, which Content-Type should have."""
+_PLAIN: Final = frozenset({"", "none", "identity"})
+"""Names that servers and proxies give to no coding at all."""
 
 
 def coding_of(values: Iterable[str]) -> str:
-    """Return the codings that some Content-Encoding fields name, joined by commas; empty where the body is plain."""
+    """Return the codings that some Content-Encoding fields name, joined by commas; empty where the body is plain.
+
+    The name of a charset, which Content-Type should have, is none of them.
+    """
     names = (name.strip(" \t").lower() for value in values for name in value.split(","))
-    return ",".join(name for name in names if not _PLAIN.fullmatch(name))
+    return ",".join(name for name in names if name not in _PLAIN and not _is_charset(name))
+
+
+@lru_cache(64)
+def _is_charset(name: str) -> bool:
+    try:
+        "".encode(name)
+    except (LookupError, ValueError):  # of no codec, of one that is not of text, or no name at all
+        return False
+    return True
 
 
 _MOST_MEMBERS: Final = 64  # of a gzip: each is searched for in all that follows it

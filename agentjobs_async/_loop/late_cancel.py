@@ -7,7 +7,8 @@ from typing import Any, Final, Generic, TypeVar
 
 T = TypeVar("T")
 
-_LAST_TURNS: Final = 4  # of the loop: from a response that is in the socket to the end of the coroutine that reads it
+_IDLE_TURNS: Final = 4  # of the loop in a row, in which nothing comes: the rest of the answer is not in the socket
+_LAST_TURNS: Final = 40  # at most: a turn or two for each 64 KiB, of which a document of 1 MiB has 16
 
 
 class LateCancel(Generic[T]):
@@ -74,10 +75,13 @@ class LateCancel(Generic[T]):
 
     def _run_last_turns(self) -> Generator[Any, Any, None]:
         """Run the coroutine for some turns of the loop more, however often its task is cancelled."""
+        idle = 0
         for _ in range(_LAST_TURNS):
+            idle += 1
             while not self._ended and asyncio.isfuture(self._awaited) and self._awaited.done():
                 self._step(self._coroutine.send, None)
-            if self._ended:
+                idle = 0
+            if self._ended or idle > _IDLE_TURNS:
                 return
             with suppress(asyncio.CancelledError):
                 yield

@@ -72,9 +72,11 @@ class Shutdown(Generic[T]):
 
     def created(self, job: T) -> None:
         """Add a job to the block in which it was created, if there is one."""
-        recording = _RECORDING.get()
+        recording: Recording[T] | None = _RECORDING.get()  # type: ignore[assignment]  # as above
         if recording is not None:
             recording.add(job)
+            if recording not in self._recordings and self.waits.interrupted:
+                self._lost.append(job)  # the block was left before its create was answered
 
     async def recorded(self, seconds: float) -> tuple[T, ...]:
         """Wait until all blocks have been left, for `seconds` at most; return the jobs that are not recorded."""

@@ -1,6 +1,6 @@
 """Which service a journal belongs to: the first run records it, and a run with another one is refused."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from agentjobs_async import AgentJobsSession, InvalidInputError
@@ -8,22 +8,29 @@ from agentjobs_async._text import one_line
 from agentjobs_async._validation import is_loopback
 from agentjobs_async.session import EMULATOR
 
+_MASKED: Final = "***"  # what `AgentJobsSession.mask` leaves of a key
+
 if TYPE_CHECKING:  # a command that uses no journal loads no database
     from agentjobs_async.batch._store.entries import Entries
+    from agentjobs_async.batch._store.opened import Opened
 
 
-async def settle_service(session: AgentJobsSession, entries: "Entries", *, other_service: bool) -> str | None:
+async def settle_service(
+    session: AgentJobsSession, opened: "Opened", entries: "Entries", *, other_service: bool
+) -> str | None:
     """Record the service of a session in a journal that has none; refuse the session of another service.
 
     Return a warning in words where the two differ by the port of a loopback host; `None` otherwise.
 
     Args:
         session: The session of a run; a double of one that names no service is not checked.
-        entries: The journal's rows.
+        opened: The open journal.
+        entries: Its rows.
         other_service: Whether the journal is to belong to the session's service from now on, whichever it had.
 
     Raises:
-        InvalidInputError: The journal belongs to another service.
+        InvalidInputError: The journal belongs to another service; or it is to belong to another one, and other runs,
+            workers or durable jobs use it.
         JournalError: The journal can't be read or written.
     """
     service: object = getattr(session, "service", None)
@@ -31,6 +38,8 @@ async def settle_service(session: AgentJobsSession, entries: "Entries", *, other
         return None
     known = await entries.service()
     if known is None or (other_service and known != service):
+        if known is not None and await opened.is_used():
+            raise InvalidInputError("other runs use the journal with the service that it has: stop them first")
         known = await entries.set_service(service, replaces=other_service)
     if known == service:
         return None
@@ -44,12 +53,14 @@ async def settle_service(session: AgentJobsSession, entries: "Entries", *, other
 
 
 def options_to(service: str | None) -> list[str]:
-    """Return the options that lead a command to a recorded service; none where none is recorded."""
+    """Return the options that lead a command to a recorded service; none without one, or where its key is masked."""
     if service is None:
         return []
     if service == EMULATOR:
         return ["--emulator"]
     address = _address_of(service)
+    if _MASKED in address:
+        return []  # it holds the key
     url = urlsplit(address)
     is_insecure = url.scheme == "http" and not is_loopback(url.hostname or "")
     return ["--base-url", address, *["--allow-insecure"] * is_insecure]

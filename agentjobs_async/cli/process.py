@@ -25,7 +25,7 @@ class Interruption:
     """A block in which SIGINT, SIGTERM and SIGHUP request a stop; a second one ends the process at once.
 
     A SIGHUP that was ignored before stays so; and it never is the second one, since the system and the shell both send
-    one when a terminal is closed, and service managers right after a SIGTERM.
+    one when a terminal is closed, and service managers right after a SIGTERM. Nor is the first SIGTERM after it.
 
     Attributes:
         exit_code: The exit code of the stopped command; `None` until a stop is requested.
@@ -98,7 +98,10 @@ class Interruption:
     def _received(self, number: int, frame: FrameType | None) -> None:
         del frame
         for each in self._before:
-            signal.signal(each, signal.SIG_IGN if each is HANGUP else self._received_again)
+            if each is HANGUP:
+                signal.signal(each, signal.SIG_IGN)
+            elif not (number == HANGUP and each is signal.SIGTERM):  # the end of a login sends both
+                signal.signal(each, self._received_again)
         self._loop.call_soon_threadsafe(self.ask, exit_code_of(number))
 
     def _received_again(self, number: int, frame: FrameType | None) -> None:

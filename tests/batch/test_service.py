@@ -122,6 +122,25 @@ async def test_another_service_that_is_meant(journal: Journal) -> None:
                 opened(session, journal, other_service="yes")
 
 
+async def test_a_service_that_is_in_use(journal: Journal) -> None:
+    """No run gives the journal another service while another one polls the jobs of the one that it has."""
+    async with session_of(HOST) as session, DurableJobs(session, journal):
+        with pytest.raises(InvalidInputError, match="other runs use the journal"):
+            await begin(journal, session_of(f"{HOST}/new"), other_service=True)
+    await begin(journal, session_of(f"{HOST}/new"), other_service=True)
+
+
+async def test_a_key_in_the_address(journal: Journal) -> None:
+    """Neither the journal nor a refusal shows a key that a gateway wants in the path."""
+    await begin(journal, session_of(f"{HOST}/{KEY}"))
+    assert (
+        await journal._entries.service()
+        == f"{HOST}/*** /v2/agent/{{project_id}}/job /v2/agent/{{project_id}}/job/{{job_id}}"
+    )
+    assert KEY not in await refusal(journal, session_of(f"{HOST}/{KEY}/own"))
+    await begin(journal, AgentJobsSession(f"{HOST}/another-key-01234567", "another-key-01234567"))
+
+
 async def test_a_session_in_memory(journal: Journal) -> None:
     """A double of a session that names no service runs any journal, and leaves none its own."""
     await run(FakeSession(), items(1), journal)
@@ -137,5 +156,6 @@ def test_options_to_a_service() -> None:
         f"{HOST}/own /a /b": ["--base-url", f"{HOST}/own"],
         "http://127.0.0.1:80 /a /b": ["--base-url", "http://127.0.0.1:80"],
         "http://inside.example /a /b": ["--base-url", "http://inside.example", "--allow-insecure"],
+        "https://gateway.example/*** /a /b": [],
     }
     assert {service: options_to(service) for service in options} == options

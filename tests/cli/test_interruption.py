@@ -176,6 +176,17 @@ def test_a_second_hangup_changes_nothing(held: HeldEmulator, tmp_path: Path) -> 
         assert states(journal) == {State.ACTIVE: 10}
 
 
+def test_the_end_of_a_login(held: HeldEmulator, tmp_path: Path) -> None:
+    """A SIGTERM right after a SIGHUP, as a service manager sends to the processes of a login, cuts no create."""
+    journal = tmp_path / "run.db"
+    with Child("run", *TEN, "--journal", str(journal), env=held.environment("docs")) as child:
+        held.call(until(lambda: held.agents_started.total() == 10))
+        child.send(signal.SIGHUP).until_error("Stopping: up to 10 s").send(signal.SIGTERM)
+        release(held)
+        assert child.ended() == 128 + signal.SIGHUP
+    assert states(journal) == {State.ACTIVE: 10}
+
+
 def test_a_run_under_nohup(held: HeldEmulator, tmp_path: Path) -> None:
     """A run that ignores SIGHUP from its start on goes on to its end when its terminal is closed."""
     journal = tmp_path / "run.db"

@@ -47,6 +47,24 @@ async def test_recorded() -> None:
     assert await shutdown.recorded(10) == ()
 
 
+async def test_a_job_that_comes_after_its_block() -> None:
+    """A job whose block was left before the answer counts as not recorded once the end has begun."""
+    shutdown: Shutdown[str] = Shutdown()
+
+    async def create(job: str) -> None:
+        await asyncio.sleep(1)
+        shutdown.created(job)
+
+    with shutdown.recording():
+        early = asyncio.create_task(create("early"))
+    await early
+    with shutdown.recording():
+        late = asyncio.create_task(create("late"))
+    shutdown.waits.interrupt(ValueError("closed"))
+    await late
+    assert await shutdown.recorded(10) == ("late",)
+
+
 async def test_not_recorded() -> None:
     """Jobs of blocks that are not left in time, or that an error has left since the end began, are named."""
     shutdown: Shutdown[str] = Shutdown()

@@ -113,7 +113,7 @@ async def open_run(
         JournalError: The journal can't be read or written.
     """
     entries = journal._entries.of_run(session.mask)
-    if (warning := await settle_service(session, entries, other_service=other_service)) is not None:
+    if (warning := await settle_service(session, journal._opened, entries, other_service=other_service)) is not None:
         _logger.warning("%s", warning)
     kept = await entries.limits()
     limits, count = _limits_of(kind, kept, in_force(kept, settings), is_shared=journal.is_shared)

@@ -100,6 +100,7 @@ class _Moving:
         if departure is None:
             if await _rows(self.new):
                 raise InvalidInputError(f"{self.new.opened.address} holds rows already: move to a new journal")
+            await self._check_service()
             departure = await self._close_old()
         arrival = self.new.opened.moves.get(FROM)
         if arrival is None or arrival.mark != departure.mark:
@@ -107,6 +108,15 @@ class _Moving:
             await self._fill_new(departure)
         if not departure.ended:
             await self.old.database.write(update(MOVES).where(MOVES.c.direction == TO).values(ended=1))
+
+    async def _check_service(self) -> None:
+        """Check that workers which wait in the new journal do not work for another service."""
+        own, other = await self.old.entries.service(), await self.new.entries.service()
+        if other is not None and other != own:
+            raise InvalidInputError(
+                f"{self.new.opened.address} belongs to another service, for which workers may wait there:"
+                " move to a new journal"
+            )
 
     def _check_target(self, departure: Move) -> None:
         """Check that a move which has begun leads to the new journal, and has not ended."""

@@ -121,6 +121,15 @@ class Opened:
         """Whether `place` leads to the open journal: a file may have been moved, removed or replaced meanwhile."""
         return self.lock is None or (isinstance(self.place, Path) and self.lock.holds(self.place))
 
+    async def is_used(self) -> bool:
+        """Return whether a run, a worker or durable jobs use the journal, here or in another living process."""
+        if self._sharers:
+            return True
+        if self.entries is None or self.heartbeat is None:
+            return False
+        others = [age for owner, age in await self.entries.owners() if owner != self.entries.owner]
+        return any(age < self.owner_timeout for age in others)
+
     def connect_arguments(self) -> dict[str, Any]:
         """Return the arguments of `psycopg.connect` for the same database. They may hold a password.
 

@@ -135,6 +135,19 @@ async def test_what_can_not_move(path: Path, tmp_path: Path) -> None:
         assert len(await journal.rows()) == 1
 
 
+async def test_a_target_of_another_service(path: Path, url: str) -> None:
+    """Workers that wait in an empty journal get no items that another service was to do, such as those of a trial."""
+    await begun(path)
+    for place, service in ((path, "emulator"), (url, "https://api.example.com /a /b")):
+        async with Journal.open(place) as journal:
+            await journal._entries.set_service(service, replaces=True)
+    with pytest.raises(InvalidInputError, match="belongs to another service"):
+        await move_journal(path, url)
+    assert await rows_of(url) == []
+    async with Journal.open(path) as journal:
+        assert (await journal.counts())[State.PLANNED] == 2
+
+
 async def test_a_target_that_fails(path: Path, url: str) -> None:
     """When the rows can't be written, the old journal is open as before, and a later move succeeds."""
     await begun(path)
