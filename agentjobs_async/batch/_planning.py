@@ -23,7 +23,7 @@ class Plan:
     """What became of a page of items.
 
     Attributes:
-        taken: The items that were not refused, each with its row, whatever the state of that.
+        taken: The items that were not refused, each with its row, whatever its state.
         refused: The other items, each with the reason.
     """
 

@@ -23,7 +23,7 @@ async def settle_service(
     Return a warning in words where the two differ by the port of a loopback host; `None` otherwise.
 
     Args:
-        session: The session of a run; a double of one that names no service is not checked.
+        session: The session of a run; a test double without a `service` is not checked.
         opened: The open journal.
         entries: Its rows.
         other_service: Whether the journal is to belong to the session's service from now on, whichever it had.

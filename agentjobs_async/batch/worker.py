@@ -132,8 +132,8 @@ class BatchWorker:
         for task in begun:
             if not task.cancelled() and (fault := task.exception()) is not None:
                 raise self._with_unrecorded(fault)
-        for fault in item_tasks.faults:  # of the session, which has ended
-            raise fault
+        if item_tasks.faults:  # the session has ended
+            raise item_tasks.faults[0]
         if (refusal := await self._refusal_of_all()) is not None:
             item_tasks.advance(Phase.NO_CREATES)
             raise refusal

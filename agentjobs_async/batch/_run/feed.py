@@ -207,7 +207,7 @@ class Feed:
         self._caller_context = copy_context()
         self._begun = 0
         # Rows that were read and can't begin yet: those of one project do not hold up another.
-        self._backlog: dict[str | None, deque[JournalRow]] = {}
+        self._backlog: dict[str, deque[JournalRow]] = {}
         self._told: set[int] = set()  # as of `earlier`
         self._planned = PlannedRows(self._context.entries, self._told)
         self._earlier_read = False
@@ -382,7 +382,7 @@ class Feed:
         task.add_done_callback(lambda _: self._notify())
         self._notify()
 
-    def _may_begin(self, project: str | None) -> bool:
+    def _may_begin(self, project: str) -> bool:
         may_go = not self._context.throttles.is_refused(project)
         return may_go and not self._is_enough() and self._context.slots.has_room(project)
 

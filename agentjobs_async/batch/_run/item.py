@@ -324,9 +324,8 @@ def _now() -> float:
 async def run_item(item: ItemRun) -> BatchResult | None:
     """Return the result of an item; `None` when another owner has the row, or when nothing more is to be done.
 
-    An item whose row was abandoned before it was sent ends as that.
-
-    The latter leaves it planned where the server refuses the creates of its project.
+    The latter leaves it planned where the server refuses the creates of its project. An item whose row was abandoned
+    before it was sent has the outcome `abandoned`.
 
     Raises:
         JournalError: The journal can't be written. A job id that it could not take is logged.

@@ -19,7 +19,7 @@ _SLACK_SECONDS: Final = 1e-3  # loops run timers a moment early
 class Slot:
     """The slot of one item: the item waits for it, takes it, and leaves."""
 
-    project: str | None
+    project: str
     taken: bool = field(default=False, init=False)
     left: bool = field(default=False, init=False)
 
@@ -49,10 +49,10 @@ class Slots:
         self._count = MAX_COUNT if count is None else count
         self.on_change: Callable[[], None] = lambda: None
         self._taken = 0
-        self._waiting: Counter[str | None] = Counter()
+        self._waiting: Counter[str] = Counter()
         # By project. The order of the keys is the order of turns: a project that was served moves to the end.
-        self._queues: dict[str | None, deque[_Waiter]] = {}
-        self._kept: dict[str | None, _Kept] = {}
+        self._queues: dict[str, deque[_Waiter]] = {}
+        self._kept: dict[str | None, _Kept] = {}  # none for `None`, which `next_free_at` may ask for
         self._order = itertools.count()  # of those with one end: uvloop's timers can't be compared
         self._closed = False
 
@@ -67,11 +67,11 @@ class Slots:
         others = sum(map(len, self._kept.values())) - own
         return self.unclaimed - own - min(others, self._count // 2)
 
-    def waiting(self) -> Iterator[tuple[str | None, int]]:
+    def waiting(self) -> Iterator[tuple[str, int]]:
         """Return how many items wait without a slot, by project."""
         return iter(list(self._waiting.items()))
 
-    def has_room(self, project: str | None) -> bool:
+    def has_room(self, project: str) -> bool:
         """Return whether one more item of a project may wait for a slot."""
         return self._taken + self._waiting[project] < self._count
 
@@ -88,7 +88,7 @@ class Slots:
         counted = others[max(len(others) - self._count // 2, 0) :]
         return min([*counted[:1], *(until for until, *_ in self._kept.get(project, ()))], default=None)
 
-    def enter(self, project: str | None) -> Slot:
+    def enter(self, project: str) -> Slot:
         """Begin an item, which waits until it takes its slot."""
         self._waiting[project] += 1
         return Slot(project)
@@ -133,7 +133,7 @@ class Slots:
                 self.keep(slot.project, keep_for)
         self._grant()
 
-    def keep(self, project: str | None, seconds: float) -> None:
+    def keep(self, project: str, seconds: float) -> None:
         """Keep a slot for an unknown item of a project, for `seconds`; do nothing once closed."""
         if self._closed:
             return
@@ -149,7 +149,7 @@ class Slots:
             for *_, timer in kept:
                 timer.cancel()
 
-    def _end_keeping(self, project: str | None) -> None:
+    def _end_keeping(self, project: str) -> None:
         kept = self._kept[project]
         heappop(kept)  # the timers of a project run in the order of its heap, so that this one is its own
         if not kept:
@@ -175,7 +175,7 @@ class Slots:
         self._taken += 1
         self._stop_waiting(slot.project)
 
-    def _next(self, project: str | None) -> _Waiter:
+    def _next(self, project: str) -> _Waiter:
         """Remove the first waiter of a project, whose next turn comes after those of all others."""
         queue = self._queues.pop(project)
         first = queue.popleft()
@@ -183,14 +183,14 @@ class Slots:
             self._queues[project] = queue
         return first
 
-    def _discard(self, project: str | None, waiter: _Waiter) -> None:
+    def _discard(self, project: str, waiter: _Waiter) -> None:
         queue = self._queues.get(project, deque())
         if waiter in queue:
             queue.remove(waiter)
             if not queue:
                 del self._queues[project]
 
-    def _stop_waiting(self, project: str | None) -> None:
+    def _stop_waiting(self, project: str) -> None:
         self._waiting[project] -= 1
         if not self._waiting[project]:
             del self._waiting[project]

@@ -205,14 +205,7 @@ class ItemTasks:
         """Return the items under way, the oldest first."""
         now = asyncio.get_running_loop().time()
         return [
-            ActiveItem(
-                item.row.key,
-                item.state,
-                now - item.since,
-                item.ref,
-                item.row.prompt,
-                item.row,
-            )
+            ActiveItem(item.row.key, item.state, now - item.since, item.ref, item.row.prompt, item.row)
             for item in self.under_way()
         ]
 
@@ -237,7 +230,7 @@ class ItemTasks:
         """Return what gauges show; `None` once the loop is closed. It may be asked in any thread."""
         return None if self._loop.is_closed() else self.counts()
 
-    def projects(self) -> set[str | None]:
+    def projects(self) -> set[str]:
         """Return the projects of the items under way."""
         return {item.slot.project for item in self.under_way()}
 
@@ -365,7 +358,7 @@ class ItemTasks:
         """Return the items that have begun and not ended."""
         return [item for item in self._runs.values() if not item.over]
 
-    def _waiting_projects(self) -> set[str | None]:
+    def _waiting_projects(self) -> set[str]:
         return {item.slot.project for item in self.under_way() if item.state is State.PLANNED}
 
     def _next_create(self) -> float | None:

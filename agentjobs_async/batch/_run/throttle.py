@@ -169,18 +169,18 @@ class CreateThrottle:
         self._paused_until = max(self._paused_until, self._clock() + seconds)
         self._hold_back()
 
-    def limit(self, began: float, wish: float | None, reason: Exception) -> None:
-        """Pause creates since the server refused one for now.
+    def limit(self, began: float, retry_after: float | None, reason: Exception) -> None:
+        """Pause creates because the server refused one for now.
 
         Args:
-            began: When that create began.
-            wish: For how many seconds the server asks; at least 1 and at most 3600 count. Without a wish above 0 the
-                pauses are those of a `Backoff`, until a create gives a job.
+            began: Loop time at which that create began.
+            retry_after: Seconds for which the server asks; they count as 1 at least, and as 3600 at most. For `None` or
+                0, the pauses are those of a `Backoff`, until a create gives a job.
             reason: The server's answer.
         """
         now = self._clock()
-        if wish:
-            seconds = min(max(wish, _SHORTEST_RETRY_AFTER_SECONDS), LONGEST_RETRY_AFTER_SECONDS)
+        if retry_after:
+            seconds = min(max(retry_after, _SHORTEST_RETRY_AFTER_SECONDS), LONGEST_RETRY_AFTER_SECONDS)
         else:
             seconds = self._backoff.refused(began, now) - now
         self.pause(seconds, reason)
@@ -256,7 +256,7 @@ class CreateThrottle:
 class Permit:
     """The permit of one create, valid unless creates were held back since."""
 
-    project: str | None
+    project: str
     _own: CreateThrottle
     _common: CreateThrottle
     _own_holds: int
@@ -345,7 +345,7 @@ class CreateThrottles:
             self._throttles[project] = CreateThrottle(self._rate)
         return self._throttles[project]
 
-    async def take(self, project: str | None) -> Permit | None:
+    async def take(self, project: str) -> Permit | None:
         """Wait until a create of a project may go; return `None` when the server refuses its creates.
 
         `Permit.spend` or `Permit.refund` must follow.
@@ -392,7 +392,7 @@ class CreateThrottles:
         self.of(permit.project).mark_definite()
         _logger.warning("%s are held back for %.0f s: %s", _named(permit.project), seconds, log_text(error))
 
-    def paused_for(self, project: str | None) -> float:
+    def paused_for(self, project: str) -> float:
         """Return for how many seconds more a pause holds back the creates of a project."""
         return self.of(project).paused_for
 
@@ -401,11 +401,11 @@ class CreateThrottles:
         self.common.pause(seconds, reason)
         _logger.warning("all creates are held back for %.0f s: %s", seconds, log_text(reason))
 
-    def is_refused(self, project: str | None) -> bool:
+    def is_refused(self, project: str) -> bool:
         """Return whether the server refuses the creates of a project at present."""
         return project in self._throttles and self._throttles[project].refused_by is not None
 
-    def may_go(self, project: str | None) -> bool:
+    def may_go(self, project: str) -> bool:
         """Return whether a create of a project may go right now."""
         due = self.next_at(project)
         return due is not None and due <= asyncio.get_running_loop().time() and not self.is_refused(project)
@@ -416,7 +416,7 @@ class CreateThrottles:
         common = self.common.next_at
         return None if own is None or common is None else max(own, common)
 
-    def paused_by(self, projects: Collection[str | None]) -> Exception | None:
+    def paused_by(self, projects: Collection[str]) -> Exception | None:
         """Return why creates of some projects are held back; `None` when nothing but a rate does so."""
         found = (self._throttles[project].paused_by for project in projects if project in self._throttles)
         return self.common.paused_by or next((reason for reason in found if reason is not None), None)
@@ -435,5 +435,5 @@ async def throttles_of(entries: Entries, rate: Rate | None, *, refused_for: floa
     return throttles
 
 
-def _named(project: str | None) -> str:
-    return "all creates" if project is None else f"creates of project {project}"
+def _named(project: str) -> str:
+    return f"creates of project {project}"
