@@ -24,8 +24,9 @@ T = TypeVar("T")
 class Interruption:
     """A block in which SIGINT, SIGTERM and SIGHUP request a stop; a second one ends the process at once.
 
-    A SIGHUP that was ignored before stays so; and it never is the second one, since the system and the shell both send
-    one when a terminal is closed, and service managers right after a SIGTERM. Nor is the first SIGTERM after it.
+    A SIGHUP that was ignored before stays ignored. It never counts as the second signal: when a terminal is closed, the
+    system and the shell both send one, and service managers send one right after a SIGTERM.
+    The first SIGTERM after a SIGHUP does not count either: the end of a login sends both.
 
     Attributes:
         exit_code: The exit code of the stopped command; `None` until a stop is requested.
@@ -61,7 +62,10 @@ class Interruption:
                 self._working.cancel()
 
     def hang_up(self) -> None:
-        """Request the stop of a SIGHUP, which may arrive later, because the terminal is gone; none if it is ignored."""
+        """Request the stop of a SIGHUP, because the terminal is gone: the signal itself may come later.
+
+        If SIGHUP is ignored, do nothing.
+        """
         if HANGUP is not None and HANGUP in self._before:
             self.ask(exit_code_of(HANGUP))
 

@@ -116,9 +116,8 @@ class DurableJobs:
             raise InvalidInputError(f"other durable jobs of this process follow the journal: {advice}")
         _FOLLOWED.add(entries)
         try:
-            limits, other_service = {"timeout": None}, self._other_service
             self._item_tasks = await open_run(
-                self._session, self._journal, limits, "durable", other_service=other_service
+                self._session, self._journal, {"timeout": None}, "durable", other_service=self._other_service
             )
         except BaseException:
             _FOLLOWED.discard(entries)
@@ -126,8 +125,8 @@ class DurableJobs:
         self._is_open = True
         patience = self._opened.owner_timeout if self._journal.is_shared else None
         self._rows = DurableRows(entries, patience, tells=self._on_end is not None)
-        recorded = self._item_tasks.context.entries
-        self._following = Following(self._session, recorded, self._rows, self._on_change, self._on_end, self._least_gap)
+        of_run = self._item_tasks.context.entries
+        self._following = Following(self._session, of_run, self._rows, self._on_change, self._on_end, self._least_gap)
         self._creates = Creates(self._item_tasks, self._following)
         try:
             await self._take_over(own=True)

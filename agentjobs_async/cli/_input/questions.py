@@ -6,7 +6,7 @@ from agentjobs_async.cli._output.columns import fitted
 
 
 def confirmed(question: str) -> bool:
-    """Ask a question on standard error and return whether the answer is yes; no without a terminal."""
+    """Return whether the answer to a question, asked on standard error, is yes; `False` without a terminal."""
     if not can_ask():
         return False
     sys.stderr.write(f"{fitted(question, sys.stderr)} [y/N] ")

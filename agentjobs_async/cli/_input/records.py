@@ -222,7 +222,7 @@ def _row(place: str, names: Sequence[str], cells: Sequence[str]) -> Record:
 
 
 def suggestion(name: str, names: Iterable[str]) -> str:
-    """Return the question whether `name` is meant to be one of `names`, such as one in other letters; or nothing."""
+    """Return the question whether the one of `names` is meant that is nearest to `name`; an empty text without one."""
     by_letters = {other.strip().casefold(): other for other in names if other != name}
     near = get_close_matches(name.strip().casefold(), by_letters, 1)
     return f"; did you mean {one_line(by_letters[near[0]], _SHOWN)!r}?" if near else ""

@@ -167,7 +167,7 @@ def checked_prompts(prompts: Sequence[str], reading: str = "--file") -> Sequence
 
     Args:
         prompts: The prompts.
-        reading: How the shell is told to send what is in a file, its path left out.
+        reading: The option, or the command with it, that sends what is in a file.
 
     Raises:
         InvalidInputError: One is blank, is `-`, or is not valid text; or it is the path of a file, and nobody can be
