@@ -645,8 +645,8 @@ async def test_no_key_in_the_journal(file_journal: Journal) -> None:
     session.ends = {"p0": ValueError("x" * 1990 + " the-key-itself")}
     await run(session, items(1), file_journal)
     assert "the-key" not in str((await file_journal.rows())[0].error)
-    link = "https://code.example/the-key-itself"
-    assert await file_journal._entries.mark_ended("k0", AgentJob("job_0", "docs", "completed", pr_link=link), 1)
+    link, entries = "https://code.example/the-key-itself", file_journal._entries.of_run(session.mask)
+    assert await entries.mark_ended("k0", AgentJob("job_0", "docs", "completed", pr_link=link), 1)
     assert (await file_journal.rows())[0].pr_link == "https://code.example/***"
 
 
