@@ -900,7 +900,7 @@ async def test_keys_that_no_item_can_have(file_journal: Journal, key: Any) -> No
 async def test_longest_key(journal: Journal) -> None:
     """The longest key is taken by every call, also as that of a retry, which is longer."""
     key = "k" * 510 + "#9"
-    await journal.add([BatchItem(key, "p")])
+    await journal.add([BatchItem(key, "p", "docs")])
     await let_refuse(journal, key)
     again = await journal.retry(key)
     assert again == "k" * 510 + "#10"

@@ -28,7 +28,7 @@ def url(database: str) -> str:
 
 
 def submit(url: str, tasks: Path, *more: str) -> int:
-    return main(["submit", "--file", str(tasks), "--journal", url, *more])
+    return main(["submit", "--file", str(tasks), "--journal", url, "--project", "docs", *more])
 
 
 def state_of(url: str, key: str) -> Any:

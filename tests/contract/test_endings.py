@@ -16,7 +16,7 @@ from agentjobs_async.web import job_events, sse_events
 from tests.contract.ways import ENDLESS, REF
 from tests.until import until
 
-ITEMS = [BatchItem(f"key-{number}", "Fix the links") for number in range(3)]
+ITEMS = [BatchItem(f"key-{number}", "Fix the links", "docs") for number in range(3)]
 
 
 @define

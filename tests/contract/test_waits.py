@@ -30,13 +30,14 @@ async def test_every_error_status(waiting: Waiting) -> None:
     assert sorted((*PASSING, *ENDING)) == list(range(300, 600))
     expected: dict[str, tuple[type, int]] = {str(status): (WaitTimeoutError, 3) for status in PASSING}
     expected |= {str(status): (kind, 1) for status, kind in ENDING.items()}
+    expected["429"] = (WaitTimeoutError, 2)  # the second one pauses its project for 2 s, beyond the deadline
     async with (
         Emulator(script=ENDED) as emulator,
         waiting(emulator, policy=every(5, not_found_grace=0)) as (session, wait),
     ):
 
         async def check(status: str) -> None:
-            created = await session.create_job(status)
+            created = await session.create_job(status, project_id=status)
             await emulator.inject(f"{status} forever", job_id=created.id)
             end = await end_of(wait(created.ref, timeout=7))
             await asyncio.sleep(100)

@@ -10,6 +10,8 @@ from typing import Any
 from tests.until import PATIENCE_SECONDS
 
 ROOT = Path(__file__).parents[2]
+TIME = re.compile(r"\b\w{3} \d\d \w{3} \d\d:\d\d:\d\d\b")
+"""A local time as texts show it."""
 PAGES = {page.stem: page for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))}
 
 
@@ -28,11 +30,13 @@ def run_page(page: str) -> dict[str, Any]:
 
 
 def lines_missing(shown: str, printed: str) -> list[str]:
-    """Return the lines of a page that a program did not print; commands, which name paths, are left out."""
-    printed = " ".join(printed.split())
-    return [
-        line for line in shown.splitlines() if not line.lstrip().startswith("agentjobs") and line.strip() not in printed
-    ]
+    """Return the lines of a page that a program did not print, whatever its times are.
+
+    Commands, which name paths, are left out.
+    """
+    printed = TIME.sub("TIME", " ".join(printed.split()))
+    lines = [line for line in shown.splitlines() if not line.lstrip().startswith("agentjobs")]
+    return [line for line in lines if TIME.sub("TIME", line.strip()) not in printed]
 
 
 async def shell(lines: str, folder: Path) -> tuple[int, str]:

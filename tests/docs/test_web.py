@@ -107,3 +107,16 @@ async def test_answer_to_a_long_wait() -> None:
 
     response = await run_page("web")["answered"](make_mocked_request("GET", "/jobs"), handler)
     assert response.status == web.HTTPAccepted.status_code
+
+
+async def test_recording_one_s_own_way(emulator: Emulator) -> None:
+    """A job that is created in a recording block is stored before the draining ends."""
+    stored: list[str] = []
+
+    async def store(token: str) -> None:
+        stored.append(token)
+
+    async with emulator.session(project_id="docs") as session:
+        await run_page("web")["created"](session, "Fix it", store)
+        assert await session.drain() == ()
+    assert [JobRef.from_token(token).job_id for token in stored] == list(emulator.jobs)

@@ -19,11 +19,12 @@ pytestmark = pytest.mark.slow
 
 CHILD = """
 import asyncio, os, signal, sys
-from agentjobs_async import AgentJobsSession, PollPolicy
+from agentjobs_async import PollPolicy
 from agentjobs_async.batch import Journal
 from agentjobs_async.batch._store.durable_rows import DurableRows
 from agentjobs_async.batch._store.entries import Entries
 from agentjobs_async.durable import DurableJobs
+from agentjobs_async.testing._session import EmulatorSession
 
 base_url, key, place, moment, prompt, owner_timeout = sys.argv[1:]
 
@@ -47,7 +48,7 @@ async def end(entry, ended):
 
 async def main():
     policy = PollPolicy(wait=lambda _: 0.05)
-    async with AgentJobsSession(base_url, key, project_id="docs", policy=policy) as session:
+    async with EmulatorSession(base_url, key, project_id="docs", policy=policy) as session:
         async with Journal.open(place, owner_timeout=float(owner_timeout)) as journal:
             async with DurableJobs(session, journal, on_end=end) as jobs:
                 await jobs.submit("k", prompt, context={"chat": 1})

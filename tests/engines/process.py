@@ -23,6 +23,7 @@ from agentjobs_async.batch import BatchWorker, Journal
 from agentjobs_async.batch._store.entries import Entries
 from agentjobs_async.engines._connector import QueueConnector
 from agentjobs_async.engines.procrastinate import run_worker
+from agentjobs_async.testing._session import EmulatorSession
 
 GATE: Final = 4
 """The most creates under way at once in one worker."""
@@ -124,7 +125,7 @@ def _tell_number(told: c_longlong) -> None:
 async def _work(base_url: str, key: str, place: str, stop: asyncio.Event) -> None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     policy = PollPolicy(wait=lambda _: 0.05)
-    async with AgentJobsSession(base_url, key, project_id="docs", policy=policy) as session:
+    async with EmulatorSession(base_url, key, project_id="docs", policy=policy) as session:
         async with Journal.open(place, owner_timeout=NEVER) as journal:
             await run_worker(session, journal, max_sending=GATE, stalled_after=NEVER, polling=0.2, stop=stop)
 

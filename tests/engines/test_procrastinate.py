@@ -88,7 +88,7 @@ async def _none(database: str) -> bool:
 
 async def test_tasks_carry_keys_only(journal: Journal, database: str) -> None:
     """No prompt is in the queue."""
-    await submit([BatchItem("key-1", "a very private prompt")], journal=journal)
+    await submit([BatchItem("key-1", "a very private prompt", "docs")], journal=journal)
     (row,) = execute(database, "SELECT args::text, procrastinate_jobs::text FROM procrastinate_jobs")
     assert row[0] == '{"keys": ["key-1"]}'
     assert "private" not in row[1]
@@ -99,7 +99,7 @@ async def test_submitting_again(journal: Journal, database: str) -> None:
     session = FakeSession()
     await submit(items(3), journal=journal)
     await work(session, journal, lambda: _none(database))
-    more = [*items(5), BatchItem("k0", "another"), BatchItem("", "x")]
+    more = [*items(5), BatchItem("k0", "another", "docs"), BatchItem("", "x")]
     assert [item.key for item, _ in await submit(more, journal=journal, chunk=1)] == ["", "k0"]
     assert len(tasks(database)) == 2
     assert await defer(["k3", "k0", "nobody"], journal=journal) == 1
