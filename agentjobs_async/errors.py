@@ -159,7 +159,7 @@ class CreateOutcomeUnknownError(AgentJobsError):
         super().__init__(detail)
         place = "the project" if project_id is None else f"the project {one_line(project_id, 200)}"
         moment = "" if sent_at is None else f" for a job of {local_time(sent_at)}"
-        self.advice = f"an agent may have been started: look at {place}{moment} before creating this job again"
+        self.advice: str = f"an agent may have been started: look at {place}{moment} before creating this job again"
         self.project_id = project_id
         self.sent_at = sent_at
         self.phase: CreatePhase = phase
@@ -203,7 +203,7 @@ class ResponseError(AgentJobsError):
         self.request_id = request_id
         self.retry_after = retry_after
         self.excerpt = excerpt
-        self.advice = _ADVICE.get(status, self.advice)
+        self.advice: str = _ADVICE.get(status, self.advice)
 
 
 class AuthError(ResponseError):

@@ -38,7 +38,7 @@ def test_values(protocol: int) -> None:
     twins = [pickle.loads(pickle.dumps(value, protocol)) for value in VALUES]  # noqa: S301 - our own bytes
     assert twins == list(VALUES)
     assert [type(twin) for twin in twins] == [type(value) for value in VALUES]
-    assert pickle.loads(pickle.dumps(agentjobs_async.PollPolicy(), protocol)).max_bad_answers == 5  # noqa: S301 - ours
+    assert pickle.loads(pickle.dumps(agentjobs_async.PollPolicy(), protocol)).max_bad_answers == 5  # noqa: S301 - our own bytes
 
 
 def test_all_values_are_there() -> None:
