@@ -221,15 +221,13 @@ async def test_filters(browser: "Browser", written: Path) -> None:
         assert await keys_shown(visited) == ["page-3"]
 
 
-async def test_items_without_a_project(browser: "Browser", tmp_path: Path) -> None:
-    """Items that get their project as they are sent are no further choice, and are left out by any."""
+async def test_the_choice_of_projects(browser: "Browser", tmp_path: Path) -> None:
+    """Each project is a choice, which shows its items alone."""
     async with Journal.open(tmp_path / "run.db") as journal:
-        await journal.add(
-            [BatchItem("a", "p", "docs"), BatchItem("b", "p", "billing"), BatchItem("c", "p")], project_id="docs"
-        )
+        await journal.add([BatchItem("a", "p", "docs"), BatchItem("b", "p", "billing")])
     async with opened(browser, await write(tmp_path / "run.db")) as visited:
         assert await visited.texts("#project option") == ["All projects", "billing", "docs"]
-        assert len(await keys_shown(visited)) == 3
+        assert len(await keys_shown(visited)) == 2
         await visited.page.select_option("#project", label="docs")
         assert await keys_shown(visited) == ["a"]
 

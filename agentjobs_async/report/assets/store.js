@@ -52,7 +52,7 @@ class Store {
       this.found[place] = null;
     });
     for (const name of TEXT_COLUMNS) this.applyTexts(name, block[name], places);
-    for (const place of places) if (this.project[place] !== null) this.projects.add(this.project[place]); // it may come with the create
+    for (const place of places) this.projects.add(this.project[place]);
   }
 
   applyTexts(name, column, places) {
