@@ -8,11 +8,11 @@ from agentjobs_async._text import one_line
 from agentjobs_async._validation import is_loopback
 from agentjobs_async.session import EMULATOR
 
-_MASKED: Final = "***"  # what `AgentJobsSession.mask` leaves of a key
-
 if TYPE_CHECKING:  # a command that uses no journal loads no database
     from agentjobs_async.batch._store.entries import Entries
     from agentjobs_async.batch._store.opened import Opened
+
+_MASKED: Final = "***"  # what `AgentJobsSession.mask` leaves of a key
 
 
 async def settle_service(
@@ -40,7 +40,7 @@ async def settle_service(
     if known is None or (other_service and known != service):
         if known is not None and await opened.is_used():
             raise InvalidInputError("other runs use the journal with the service that it has: stop them first")
-        known = await entries.set_service(service, replaces=other_service)
+        known = await entries.set_service(service, replaces=known is not None)
     if known == service:
         return None
     own, other = _named(known, service), _named(service, known)
