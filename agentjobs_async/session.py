@@ -84,7 +84,6 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
             Such a create counts as refused, and is repeated like a 429. After any other 5xx its outcome is unknown.
         statuses: The statuses that the service's other words stand for, such as `{"cancelled": JobStatus.FAILED}`, in
             responses and in what `get_job` returns; `raw` keeps the word. Other unknown words do not end a wait.
-        trace_polls: Whether installed instrumentation of aiohttp traces polls and other reads, not only creates.
 
     Raises:
         InvalidInputError: An argument is invalid, or the address or key is missing. The message says what is valid, or
@@ -111,7 +110,6 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
         hooks: Sequence[Hook] = (),
         create_refusals: Collection[int] = (),
         statuses: Mapping[str, JobStatus] = _NO_STATUSES,
-        trace_polls: bool = False,
     ) -> None:
         key = missing_settings(base_url=base_url is None, api_key=api_key is None) or checked_key(api_key)
         del api_key  # if this or another argument is refused, a traceback with locals must not show the key
@@ -120,7 +118,7 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
         limit = checked_document_bytes(max_document_bytes)
         self._base_url = address = checked_address(base_url, allow_insecure=allow_insecure)
         proxy_url = checked_proxy(proxy, address, allow_insecure=allow_insecure)
-        self._transport = Transport(key, timeouts, ssl, proxy_url, checked_user_agent(user_agent), limit, trace_polls)
+        self._transport = Transport(key, timeouts, ssl, proxy_url, checked_user_agent(user_agent), limit)
         decoder = ResponseDecoder(key, limit, checked_refusals(create_refusals), checked_statuses(statuses))
         self._service = Service(address, create_path, get_path, self._transport, decoder)
         self._project_id = default_project(project_id)

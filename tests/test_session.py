@@ -155,7 +155,6 @@ SETTINGS: dict[str, tuple[Any, ...]] = {
     "proxy": ("", "proxy", "socks5://127.0.0.1", 5),
     "max_document_bytes": (0, -1, True, 1.5, float("nan"), "1"),
     "allow_insecure": (None, 1, "yes"),
-    "trace_polls": (None, 1, "yes"),
     "user_agent": ("", " ", "a\r\nX: y", "ü", 5),
     "create_refusals": (503, None, "503", {"503"}, [True], [499], [600], [429], [503.0], [10**9999]),
     "statuses": (

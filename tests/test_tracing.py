@@ -178,14 +178,6 @@ async def test_tree_of_a_run(telemetry: Telemetry) -> None:
     assert "Fix it" not in repr(values)
 
 
-@pytest.mark.usefixtures("instrumented")
-async def test_traced_polls(telemetry: Telemetry) -> None:
-    """A session that asks for it has its reads traced by the instrumented client, too."""
-    async with Scripted(job("completed")) as server, server.session(trace_polls=True) as session:
-        await session.wait_for_job("job_1")
-    assert len(telemetry.spans("GET")) == 1
-
-
 async def test_repeated_create(telemetry: Telemetry) -> None:
     """The tries of a create are counted in its one span."""
     async with Scripted(PATIENT, PATIENT, job()) as server, server.session(hooks=[telemetry.hook()]) as session:

@@ -23,7 +23,7 @@ from agentjobs_async._http.progress import Progress
 from agentjobs_async._http.responses import Response
 from agentjobs_async._loop.cancel_scope import wait_until_left
 from agentjobs_async._text import limit, one_line
-from agentjobs_async._validation import checked_flag, checked_instance, checked_seconds, validator
+from agentjobs_async._validation import checked_instance, checked_seconds, validator
 from agentjobs_async._version import __version__
 from agentjobs_async.errors import (
     AgentJobsError,
@@ -75,12 +75,10 @@ class Transport:
         proxy: URL | None,
         user_agent: str,
         max_document_bytes: int,
-        trace_reads: object,
     ) -> None:
         timeouts = checked_instance("timeouts", timeouts, HttpTimeouts) or HttpTimeouts()
         self._key = key
         self._max_document_bytes = max_document_bytes
-        self._trace_reads = checked_flag("trace_polls", trace_reads)
         self.read_seconds = timeouts.request  # that a read may take at most
         self._read_timeout = aiohttp.ClientTimeout(total=timeouts.request, connect=timeouts.connect, ceil_threshold=inf)
         self._create_timeout = aiohttp.ClientTimeout(connect=timeouts.connect, ceil_threshold=inf)
@@ -113,8 +111,7 @@ class Transport:
                 self._reads._retry_connection = False  # noqa: SLF001 - a middleware costs a poll a twentieth of its CPU
             else:
                 self._read_options["middlewares"] = (send_once,)
-            if not self._trace_reads:
-                self._reads.trace_configs.clear()  # instrumentation adds its own to every client: a span for each poll
+            self._reads.trace_configs.clear()  # instrumentation adds its own to every client: a span for each poll
             self._fresh = self._client(Pool(names, force_close=True))
 
     def _client(self, pool: Pool) -> aiohttp.ClientSession:

@@ -32,7 +32,7 @@ OTHER = ACTIVE.replace(b"job_1", b"job_2")
 
 def service() -> Service:
     """Return a service whose transport is never opened."""
-    transport = Transport(DECODER.key, HttpTimeouts(), None, None, "tests", 1, trace_reads=False)
+    transport = Transport(DECODER.key, HttpTimeouts(), None, None, "tests", 1)
     return Service(URL("https://service.example"), "/jobs", "/jobs/{job_id}", transport, DECODER)
 
 

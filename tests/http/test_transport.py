@@ -41,7 +41,6 @@ async def opened(**settings: Any) -> AsyncIterator[Transport]:
         "proxy": None,
         "user_agent": "tests",
         "max_document_bytes": 1000,
-        "trace_reads": False,
     }
     transport = Transport(ApiKey(KEY), **(defaults | settings))
     transport.open()
@@ -316,7 +315,7 @@ async def test_proxy_that_refuses() -> None:
 
 async def test_closing() -> None:
     """Closing is idempotent, and legal before anything was opened."""
-    transport = Transport(ApiKey(KEY), HttpTimeouts(), None, None, "tests", 1, trace_reads=False)
+    transport = Transport(ApiKey(KEY), HttpTimeouts(), None, None, "tests", 1)
     await transport.aclose()
     transport.open()
     reads = transport._reads

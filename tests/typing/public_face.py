@@ -142,7 +142,6 @@ def every_setting(context: ssl.SSLContext, read: GetJob, hook: Hook) -> AgentJob
         hooks=[hook, LoggingHook(), on_event, print],
         create_refusals={503},
         statuses={"cancelled": JobStatus.FAILED},
-        trace_polls=True,
     )
 
 
