@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final
 from weakref import WeakKeyDictionary
 
-from attrs import define
+from attrs import frozen
 
 from agentjobs_async._extras import extra_named
 from agentjobs_async._version import __version__
@@ -40,17 +40,18 @@ _TRACE_CONTEXT: Final = TraceContextTextMapPropagator()
 _GLOBAL: Final = metrics.NoOpMeterProvider()  # stands for the global one, which may be set after a hook is made
 
 
-@define(eq=False)
+@frozen(eq=False)
 class _OpenSpan:
     """A span that is current in its caller's task, from the start of a create or a run to its end.
 
     Attributes:
+        content: Whether it may have what a server or an agent wrote.
         before: The context to go back to.
         outer: The span that was opened before it in this task; `None` without one.
     """
 
-    hook: "OpenTelemetryHook"
     span: trace.Span
+    content: bool
     before: contexts.Context
     outer: "_OpenSpan | None"
 
@@ -156,38 +157,26 @@ class OpenTelemetryHook:
     def _open(self, event: events.RunStarted | events.CreateStarted) -> None:
         is_run = isinstance(event, events.RunStarted)
         name, kind = ("run_job", trace.SpanKind.INTERNAL) if is_run else ("create_job", trace.SpanKind.CLIENT)
-        opened = _OpenSpan(self, trace.INVALID_SPAN, contexts.get_current(), _open_span.get())
-        _open_span.set(opened)  # first: the end of a call whose span can't be started must not end that around it
-        opened.span = self._tracer.start_span(name, kind=kind, attributes=start_attributes(event))
-        contexts.attach(trace.set_span_in_context(opened.span))  # without its token: see _close
+        span: trace.Span = trace.INVALID_SPAN
+        try:
+            span = self._tracer.start_span(name, kind=kind, attributes=start_attributes(event))
+        finally:  # also where it can't be started: the end of this call must not end the span around it
+            _open_span.set(_OpenSpan(span, self._content, contexts.get_current(), _open_span.get()))
+        contexts.attach(trace.set_span_in_context(span))  # `_close` goes back, so its token is not kept
 
     def _close(self, event: events.JobCreated | events.CreateFailed | events.RunEnded) -> None:
-        """End the newest span of this hook, and go back to the context before it.
-
-        Hooks are called in one order at a start and at an end, so that spans of two hooks on one session do not nest:
-        the span of the second one then goes back to the context before both.
-        """
-        above, opened = None, _open_span.get()
-        while opened is not None and opened.hook is not self:
-            above, opened = opened, opened.outer
+        """End the newest span of this task, and go back to the context before it."""
+        opened = _open_span.get()
         if opened is None:
             return
-        if above is None:
-            contexts.attach(opened.before)
-            _open_span.set(opened.outer)
-        else:
-            above.before, above.outer = opened.before, opened.outer
-        opened.span.set_attributes(end_attributes(event, content=self._content))
+        contexts.attach(opened.before)
+        _open_span.set(opened.outer)
+        opened.span.set_attributes(end_attributes(event, content=opened.content))
         if isinstance(event, events.JobCreated):
             last_create.set(_traceparent(opened.span))
         else:
-            self._set_status(opened.span, event.error)
+            _set_status(opened.span, event.error, content=opened.content)
         opened.span.end()
-
-    def _set_status(self, span: trace.Span, error: BaseException | None) -> None:
-        if isinstance(error, Exception):  # a cancelled caller is no error of the call
-            text = describe(error) if self._content else type(error).__name__
-            span.set_status(trace.Status(trace.StatusCode.ERROR, text))
 
     # A wait's span is made at its end, from what was noted meanwhile.
 
@@ -208,8 +197,14 @@ class OpenTelemetryHook:
         )
         for note in notes:
             span.add_event(note.name, note.attributes, note.time_ns)
-        self._set_status(span, event.error)
+        _set_status(span, event.error, content=self._content)
         span.end(end)
+
+
+def _set_status(span: trace.Span, error: BaseException | None, *, content: bool) -> None:
+    if isinstance(error, Exception):  # a cancelled caller is no error of the call
+        text = describe(error) if content else type(error).__name__
+        span.set_status(trace.Status(trace.StatusCode.ERROR, text))
 
 
 def _traceparent(span: trace.Span) -> str | None:

@@ -343,17 +343,23 @@ async def test_shared_wait(telemetry: Telemetry) -> None:
 
 
 async def test_two_hooks(telemetry: Telemetry) -> None:
-    """Two hooks on one session make two spans of each call; the project is a label of metrics only if asked for."""
+    """Two hooks on one session each make a span of each call, and metrics, as their own settings say."""
     others = Telemetry()
-    hooks = [telemetry.hook(), others.hook(projects=True)]
-    async with Scripted(job()) as server, server.session(hooks=hooks) as session:
+    hooks = [telemetry.hook(), others.hook(projects=True, content=True)]
+    async with Scripted(reply(400, "secret words")) as server, server.session(hooks=hooks) as session:
         before = contexts.get_current()
-        await session.create_job("Fix it")
-        await session.create_job("Fix it")
+        for _ in range(2):
+            with pytest.raises(RejectedError):
+                await session.create_job("Fix it")
         assert contexts.get_current() == before
     assert [len(each.spans("create_job")) for each in (telemetry, others)] == [2, 2]
-    assert telemetry.metrics()["agentjobs.create.duration"] == [({"outcome": "created"}, 2)]
-    assert others.metrics()["agentjobs.create.duration"] == [({"outcome": "created", "project": "docs"}, 2)]
+    assert ["secret words" in span.to_json() for each in (telemetry, others) for span in each.spans()] == [
+        *(False, False),
+        *(True, True),
+    ]
+    labels = {"outcome": "rejected", "error.type": "RejectedError"}
+    assert telemetry.metrics()["agentjobs.create.duration"] == [(labels, 2)]
+    assert others.metrics()["agentjobs.create.duration"] == [({**labels, "project": "docs"}, 2)]
     assert [parent_of(span) for span in telemetry.spans()] == [None, None]
 
 
