@@ -44,9 +44,9 @@ JOB_SCHEMA: Final[dict[str, Any]] = {
 
 REF_SCHEMA: Final[dict[str, Any]] = {
     "title": "JobRef",
-    "description": "The token of a job: its project and its id, percent-encoded, with a slash between them.",
+    "description": "The token of a job: its project and its id, percent-encoded with ~ for %, and ~. between them.",
     "type": "string",
-    "examples": ["docs/job_1"],
+    "examples": ["docs~.job_1"],
 }
 """The JSON schema of `JobRef.to_token()`."""
 

@@ -5,6 +5,9 @@ from math import inf
 from typing import Final
 from urllib.parse import quote
 
+BETWEEN_IDS: Final = "~."
+"""What stands between the project and the id in a job's token; in an ordinary id, it is rare."""
+
 _ELLIPSIS: Final = "…"  # 3 bytes of UTF-8, which count
 _HALF_A_TENTH: Final = 0.05
 _MINUTE_SECONDS: Final = 60
@@ -39,11 +42,12 @@ def error_text(error: BaseException | None, max_bytes: int = 2048) -> str:
 
 
 def shown_name(project_id: str, job_id: str) -> str:
-    """Return project and id as one printable line, like a token, for any job: for errors, events, attributes and logs.
+    """Return the token of a job: for errors, events, attributes and logs.
 
-    Unlike a `JobRef`, it exists for every job that was made by hand.
+    Unlike a `JobRef`, it exists for every job that was made by hand, with ids that no service has, too.
     """
-    return "/".join(quote(str(part), safe="", errors="replace") for part in (project_id, job_id))
+    encoded = (quote(str(part), safe="", errors="replace") for part in (project_id, job_id))
+    return BETWEEN_IDS.join(part.replace("~", "%7E").replace("%", "~") for part in encoded)
 
 
 def shown_status(status: str) -> str:

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from attrs import astuple, has
 
-from agentjobs_async._text import one_line
+from agentjobs_async._text import BETWEEN_IDS, one_line
 from agentjobs_async.errors import InvalidInputError
 
 T = TypeVar("T")
@@ -29,7 +29,6 @@ _ABSOLUTE: Final = re.compile(
     re.IGNORECASE | re.ASCII,
 )
 _WHITE_SPACE: Final = re.compile(r"\s")
-_OF_A_TOKEN: Final = re.compile(r"/|~[.~]")  # of both forms of `JobRef.to_token`, and of signed ones
 _LAST_PORT: Final = 65_535  # TCP's 16 bits
 
 
@@ -78,7 +77,7 @@ def checked_bare_id(value: object) -> str:
 
     Raises:
         InvalidInputError: `value` is not an id; or contains white space, so that it may as well be a prompt, which is
-            not quoted; or `/`, `~.` or `~~`, so that it may be a token.
+            not quoted; or `~.`, as a token does.
     """
     if isinstance(value, str) and _WHITE_SPACE.search(value):
         raise InvalidInputError(
@@ -86,10 +85,10 @@ def checked_bare_id(value: object) -> str:
             " an id"
         )
     job_id = checked_id("job_id", value)
-    if mark := _OF_A_TOKEN.search(job_id):
+    if BETWEEN_IDS in job_id:
         raise InvalidInputError(
-            f"job_id {one_line(job_id, 200)} contains {mark[0]!r}, as tokens do: pass JobRef.from_token(text) if it is"
-            " a token, JobRef(project_id, job_id) if it is an id"
+            f"job_id {one_line(job_id, 200)} contains {BETWEEN_IDS!r}, as tokens do: pass JobRef.from_token(text) if it"
+            " is a token, JobRef(project_id, job_id) if it is an id"
         )
     return job_id
 

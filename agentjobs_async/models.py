@@ -5,12 +5,12 @@ from copy import deepcopy
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final, Self, TypeVar
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 from attrs import asdict, evolve, field, frozen
 
 from agentjobs_async._job_json import JOB_SCHEMA, REF_SCHEMA, checked_document, pydantic_schema
-from agentjobs_async._text import one_line
+from agentjobs_async._text import BETWEEN_IDS, one_line, shown_name
 from agentjobs_async._validation import checked_id, validator
 from agentjobs_async.errors import InvalidInputError, JobFailedError
 
@@ -34,14 +34,6 @@ TERMINAL: Final = frozenset({JobStatus.COMPLETED, JobStatus.ARCHIVED, JobStatus.
 _KNOWN: Final = {status.value: status for status in JobStatus}
 
 
-_IDS_OF_A_TOKEN: Final = 2  # project and job
-
-
-def _url_part(encoded: str) -> str:
-    """Return a percent-encoded id with `~` for each percent sign; an id's own `~` is encoded first."""
-    return encoded.replace("~", "%7E").replace("%", "~")
-
-
 @frozen
 class JobRef:
     """The project and id by which a job is found again, also after a restart. Can be pickled; holds no key.
@@ -57,18 +49,17 @@ class JobRef:
     project_id: str = field(validator=validator(checked_id))
     job_id: str = field(validator=validator(checked_id))
 
-    def to_token(self, *, url: bool = False) -> str:
-        """Return the ref as one line of visible ASCII: both ids percent-encoded (RFC 3986), a slash between them.
+    def to_token(self) -> str:
+        """Return the ref as one word of `A-Z a-z 0-9 - . _ ~`, such as `docs~.job_1`.
 
-        With `url`, it is one segment of a URL's path, of `A-Z a-z 0-9 - . _ ~` only, which no framework or proxy
-        decodes or splits: `~.` stands between the ids, and `~` in place of each percent sign.
+        `~.` stands between the ids; in them, `~` and two hexadecimal digits for each byte of another character and of
+        `~` itself. No framework or proxy decodes or splits it, so that it can be a segment of a URL's path.
         """
-        project_id, job_id = (quote(part, safe="") for part in (self.project_id, self.job_id))
-        return f"{_url_part(project_id)}~.{_url_part(job_id)}" if url else f"{project_id}/{job_id}"
+        return shown_name(self.project_id, self.job_id)
 
     @classmethod
     def from_token(cls, text: str) -> Self:
-        """Return the ref of a token made by `to_token`, of either form; white space around the token is ignored.
+        """Return the ref of a token made by `to_token`; white space around the token is ignored.
 
         Raises:
             InvalidInputError: `text` is not such a token.
@@ -76,19 +67,15 @@ class JobRef:
         if not isinstance(text, str):
             raise InvalidInputError(f"a token must be a string, not {type(text).__name__}")
         token = text.strip()
-        url = "/" not in token
-        # The first "~." is the one between the ids: within an id, two hexadecimal digits follow each "~".
-        parts = token.replace("~.", "/", 1).replace("~", "%").split("/") if url else token.split("/")
-        ref = None
-        if token.isascii() and len(parts) == _IDS_OF_A_TOKEN:
-            try:
-                ref = cls(*(unquote(part, errors="strict") for part in parts))
-            except ValueError:
-                ref = None
-        if ref is None or ref.to_token(url=url) != token:
+        project_id, _, job_id = token.partition(BETWEEN_IDS)
+        try:
+            ref = cls(*(unquote(part.replace("~", "%"), errors="strict") for part in (project_id, job_id)))
+        except ValueError:
+            ref = None
+        if ref is None or ref.to_token() != token:
             raise InvalidInputError(
                 f"not a job token: {one_line(token, 200) or 'it is empty'};"
-                " a token looks like project/job, as JobRef.to_token() gives it"
+                " a token looks like project~.job, as JobRef.to_token() gives it"
             )
         return ref
 

@@ -56,8 +56,8 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
     `async with`, or call `aclose()`.
 
     Methods that take a `job` accept an `AgentJob`, a `JobRef`, or the id of a job of the session's project. An id with
-    `/`, `~.` or `~~` is refused, since it may be a token: pass `JobRef.from_token(text)` or `JobRef(project_id, text)`.
-    So is one with white space, which may be a prompt for `create_job`.
+    `~.`, as tokens have it, is refused: pass `JobRef.from_token(text)` or `JobRef(project_id, text)`. So is one with
+    white space, which may be a prompt for `create_job`.
 
     Args:
         base_url: Address of the service: https, or plain http to loopback. `None` reads `AGENTJOBS_BASE_URL`.

@@ -115,7 +115,7 @@ def test_names_its_job() -> None:
     error = NotFoundError(404, "r-1", None, "no such job")
     assert str(error) == f"HTTP 404: no such job; request id r-1; {error.advice}"
     assert with_ref(error, REF) is error
-    assert str(error) == f"job docs/job%201: HTTP 404: no such job; request id r-1; {error.advice}"
+    assert str(error) == f"job docs~.job~201: HTTP 404: no such job; request id r-1; {error.advice}"
     assert with_ref(error, JobRef("docs", "other")).ref == REF
     assert pickled(error).ref == REF
     foreign = ValueError("mine")
@@ -191,7 +191,7 @@ def test_far_wishes() -> None:
 def test_timeout_message() -> None:
     """A wait's timeout names the job by its token, what was seen last and what went wrong, and how to go on."""
     text = str(WaitTimeoutError(REF, JOB, TransportError("reset"), 4, 1.54))
-    for words in ("docs/job%201", "1.5 s", "4 polls", "last seen active", "last error: reset", "by its ref"):
+    for words in ("docs~.job~201", "1.5 s", "4 polls", "last seen active", "last error: reset", "by its ref"):
         assert words in text
     assert "; it continues remotely: " in text
     unseen = str(WaitTimeoutError(REF, None, None, 0, 1.0))

@@ -69,7 +69,7 @@ def test_taken_back(job: AgentJob) -> None:
 
 def test_absent_and_unknown_names() -> None:
     """A field that is absent is `None`; names that are not a job's are ignored, such as those of a later version."""
-    lean = AgentJob.from_dict({"id": "job_1", "project_id": "docs", "status": "active", "job": "docs/job_1", "new": 1})
+    lean = AgentJob.from_dict({"id": "job_1", "project_id": "docs", "status": "active", "job": "docs~.job_1", "new": 1})
     assert lean == AgentJob("job_1", "docs", JobStatus.ACTIVE)
 
 
@@ -132,7 +132,7 @@ def test_field_of_a_model() -> None:
     """A job and a ref are fields of a model: written as document and token, and read from them."""
     order = Order(job=JOB, ref=REF)
     assert order.job is JOB
-    assert order.model_dump() == order.model_dump(mode="json") == {"job": DOCUMENT, "ref": "a%20b/x%2Fy"}
+    assert order.model_dump() == order.model_dump(mode="json") == {"job": DOCUMENT, "ref": "a~20b~.x~2Fy"}
     assert Order.model_validate_json(order.model_dump_json()) == order
     left_out = {"job": {"model", "source"}}
     assert set(DOCUMENT) - set(order.model_dump(exclude=left_out)["job"]) == left_out["job"]

@@ -187,8 +187,8 @@ ARGUMENTS: list[tuple[str, Callable[[AgentJobsSession, Any], Any], tuple[object,
     ("^label must", lambda s, value: s.create_job("x", label=value), ("", "two\nlines", "x" * 513, 17)),
     ("job", lambda s, value: s.get_job(value), (None, 5, b"job_1", {})),
     ("job_id", lambda s, value: s.get_job(value), ("", ".", "a\x7f", "x" * 513)),
-    (r"JobRef.from_token.* JobRef\(", lambda s, value: s.wait_for_job(value), ("docs/job_1", "a/b/c", "docs~.job_1")),
-    ("as tokens do", lambda s, value: s.watch(value), ("docs/job_1", "docs~.job_1", "docs~~job_1.aSXw8Q.2jmj")),
+    (r"JobRef.from_token.* JobRef\(", lambda s, value: s.wait_for_job(value), ("docs~.job_1", "a~.b~.c", "~.")),
+    ("as tokens do", lambda s, value: s.watch(value), ("docs~.job_1", "a~.")),
     ("create_job", lambda s, value: s.get_job(value), PROMPTS),
     ("create_job", lambda s, value: s.wait_for_job(value), PROMPTS),
     ("create_job", lambda s, value: s.watch(value), PROMPTS),
@@ -299,7 +299,7 @@ async def by_cancelling(session: AgentJobsSession) -> None:
         with pytest.raises(asyncio.CancelledError) as caught:
             await call
         (note,) = caught.value.__notes__
-        assert re.match(r"job docs/job_\w+ was created, and its caller was cut off: it continues", note)
+        assert re.match(r"job docs~.job_\w+ was created, and its caller was cut off: it continues", note)
 
 
 async def by_draining(session: AgentJobsSession) -> None:
@@ -358,7 +358,7 @@ def test_runs_that_are_cut_by_the_end_of_the_loop(caplog: pytest.LogCaptureFixtu
         warnings.simplefilter("ignore", ResourceWarning)  # the program forgot to close its session
         asyncio.run(main())
         gc.collect()
-    assert "job docs/job_1 was created, and its caller was cut off" in caplog.text
+    assert "job docs~.job_1 was created, and its caller was cut off" in caplog.text
 
 
 def test_outside_of_asyncio() -> None:
@@ -489,7 +489,7 @@ async def test_errors_name_their_job() -> None:
     async with Emulator() as emulator, emulator.session(project_id="docs") as session:
         await emulator.inject("403 forever")
         for call in (session.get_job, session.wait_for_job):
-            with pytest.raises(AuthError, match=r"^job docs/job_1: HTTP 403") as caught:
+            with pytest.raises(AuthError, match=r"^job docs~.job_1: HTTP 403") as caught:
                 await call("job_1")
             assert caught.value.ref == REF
 

@@ -61,8 +61,8 @@ def test_words_of() -> None:
 
 def test_shown_name_and_status() -> None:
     """A job is named as by its token, also where no token is possible; a status is shown as one bounded line."""
-    assert shown_name("my docs", "job_1") == "my%20docs/job_1"
-    assert shown_name("", "a/\ud800") == "/a%2F%3F"
+    assert shown_name("my docs", "job_1") == "my~20docs~.job_1"
+    assert shown_name("", "a/\ud800") == "~.a~2F~3F"
     assert shown_status(JobStatus.ACTIVE) == "active"
     assert shown_status("odd\n\x1b[2J") == r"odd\n\x1b[2J"
     assert len(shown_status("x" * 1000).encode()) == 200

@@ -125,7 +125,7 @@ async def test_thousand_waits(telemetry: Telemetry) -> None:
     requests = {id_of(span): span.name for span in telemetry.spans() if span.name != "wait_for_job"}
     for span in telemetry.spans("wait_for_job"):
         number = requests.pop(parent_of(span) or 0).removeprefix("request ")
-        assert (span.attributes or {})["agentjobs.job.id"] == f"docs/job%20{number}"
+        assert (span.attributes or {})["agentjobs.job.id"] == f"docs~.job~20{number}"
         assert (span.attributes or {})["agentjobs.polls"] == 20
     assert requests == {}
     assert telemetry.metrics()["agentjobs.polls"] == [({}, 20_000)]

@@ -206,7 +206,7 @@ class Journal:
         Args:
             key: The item's key.
             job_id: The job that you found; the next run waits for it. Its id if it belongs to the item's own project,
-                otherwise its `JobRef`, such as `JobRef.from_token("project/job")`.
+                otherwise its `JobRef`, such as `JobRef.from_token("project~.job")`.
             send_again: The next run sends the create again. A rate counts both creates.
 
         Raises:

@@ -135,8 +135,7 @@ def _items(number: int) -> str:
     "--job",
     metavar="JOB",
     type=TEXT,
-    help="The job that you found: its id, or its token project/job, in which %2F stands for a slash of an id. "
-    "resume waits for it.",
+    help="The job that you found: its id, or its token project~.job. resume waits for it.",
 )
 @click.option("--send-again", is_flag=True, help="It has no job, or a second job does no harm: resume creates one.")
 @click.option("--abandon", is_flag=True, help="Withdraw it, or give it up, whatever became of its job.")
@@ -167,7 +166,7 @@ def resolve(
     if len(found) != 1:
         raise InvalidInputError("give either --job ID or --send-again, or --abandon")
     if job in _DONE:  # a job of this name has a token
-        raise InvalidInputError(f"--job names a job: say --{job}, or write project/job")
+        raise InvalidInputError(f"--job names a job: say --{job}, or write project~.job")
     return run_action(lambda context: _settle_one(context, journal, keys[0], found[0]))
 
 

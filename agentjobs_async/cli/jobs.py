@@ -51,7 +51,7 @@ _LOOK_SECONDS: Final = 5.0  # a database that is gone does not hold up a wait th
 @service_options()
 @JSON_OPTION
 def create(prompt: str, service: Service, timeout: float, *, as_json: bool) -> int:
-    """Create a job for PROMPT and print its token project/job, without waiting for it."""
+    """Create a job for PROMPT and print its token project~.job, without waiting for it."""
     (checked,) = checked_prompts((prompt,), "agentjobs run --file")
     return run_action(lambda context: _create(context, service, checked, timeout, as_json=as_json))
 
@@ -75,14 +75,14 @@ async def _create(context: Context, service: Service, prompt: str, seconds: floa
 @command(
     "get",
     exit_codes("the job was read", None, "it can't be read, or does not exist"),
-    "agentjobs get docs/job_1",
+    "agentjobs get docs~.job_1",
 )
 @click.argument("job")
 @timeout_option(30.0, "For the response.")
 @service_options()
 @JSON_OPTION
 def get(job: str, service: Service, timeout: float, *, as_json: bool) -> int:
-    """Read JOB once: a token project/job, or the id of a job in --project.
+    """Read JOB once: a token project~.job, or the id of a job in --project.
 
     The exit code is 0 when it could be read, whatever its status.
     """
@@ -117,7 +117,7 @@ def _show(screen: Screen, job: AgentJob) -> None:
         screen.line(f"{name:<14}{value or '-'}")
 
 
-@command("wait", WAIT_PAGE, "agentjobs wait docs/job_1 --timeout 600")
+@command("wait", WAIT_PAGE, "agentjobs wait docs~.job_1 --timeout 600")
 @click.argument("jobs", metavar="JOB...", nargs=-1, required=True)
 @journal_option(
     "Its ended jobs tell how long such jobs take: when each JOB will end, and when to poll it.", required=False
@@ -126,7 +126,7 @@ def _show(screen: Screen, job: AgentJob) -> None:
 @service_options()
 @JSON_OPTION
 def wait(jobs: Sequence[str], journal: str | None, service: Service, timeout: float | None, *, as_json: bool) -> int:
-    """Wait until every JOB has ended: tokens project/job, or ids of jobs in --project.
+    """Wait until every JOB has ended: tokens project~.job, or ids of jobs in --project.
 
     Once 20 jobs have ended, in the journal or here, it shows when the others will.
     """

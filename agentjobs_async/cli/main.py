@@ -28,7 +28,7 @@ COMMANDS: Final = {
     "export": ("export", "Write the outcome of each item."),
     "report": ("report", "Write a page, or a file for other programs."),
     "serve": ("report", "Serve a live page of a journal until Ctrl-C."),
-    "create": ("jobs", "Create a job and print its token project/job."),
+    "create": ("jobs", "Create a job and print its token project~.job."),
     "get": ("jobs", "Read one job once."),
     "wait": ("jobs", "Wait until jobs have ended."),
     "submit": ("fleet", "Hand items to workers on many machines."),

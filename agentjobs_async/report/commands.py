@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from agentjobs_async import InvalidInputError, JobRef
+from agentjobs_async._text import BETWEEN_IDS
 from agentjobs_async._validation import checked_bare_id
 from agentjobs_async.batch import State
 from agentjobs_async.report.texts import ACTING
@@ -52,8 +53,8 @@ def found_job(text: str) -> JobRef | str:
         InvalidInputError: It is neither a token nor an id, or the word that stands for a job in the commands.
     """
     if text == "JOB":
-        raise InvalidInputError("JOB stands for the job that you found: put its id there, or its token project/job")
-    return JobRef.from_token(text) if "/" in text else checked_bare_id(text)
+        raise InvalidInputError("JOB stands for the job that you found: put its id there, or its token project~.job")
+    return JobRef.from_token(text) if BETWEEN_IDS in text else checked_bare_id(text)
 
 
 def commands_of(state: State, key: str, journal: str, service: Sequence[str]) -> list[tuple[str, str]]:

@@ -146,7 +146,7 @@ async def test_resolve(journal: Journal) -> None:
     await journal.resolve("k2", job_id=JobRef("web", "a/job_8"))
     row = (await journal.rows(State.ACTIVE))[1]
     assert (row.project_id, row.job_id) == ("web", "a/job_8")
-    bad_ids: list[Any] = ["..", "https://x.example/job", "web/job_8", "Fix it", 5]
+    bad_ids: list[Any] = ["..", "web~.job_8", "Fix it", 5]
     for settings in ({}, {"job_id": "x", "send_again": True}, *({"job_id": bad} for bad in bad_ids)):
         with pytest.raises(InvalidInputError):
             await journal.resolve("k0", **settings)
@@ -911,7 +911,7 @@ async def test_longest_key(journal: Journal) -> None:
 async def test_jobs_that_none_can_be(file_journal: Journal) -> None:
     """What can be no job is refused before the item is looked for."""
     with unused(file_journal):
-        for job_id in ("\ud800", "a\0", "docs/job", 3):
+        for job_id in ("\ud800", "a\0", "docs~.job", 3):
             with pytest.raises(InvalidInputError, match="job_id"):
                 await file_journal.resolve("k", job_id=job_id)  # type: ignore[arg-type]  # what is refused
         with pytest.raises(InvalidInputError, match="where must be of type Where"):

@@ -471,10 +471,10 @@ async def test_an_id_whose_row_was_changed(
         del key, ref
 
     monkeypatch.setattr(file_journal._entries, "mark_created", changed)
-    with pytest.raises(JournalError, match="'k0' is docs/job_0") as caught:
+    with pytest.raises(JournalError, match=r"'k0' is docs~\.job_0") as caught:
         await run(FakeSession(), items(1), file_journal)
     assert caught.value.reason == "locked"
-    assert "'k0' is docs/job_0" in caplog.text
+    assert "'k0' is docs~.job_0" in caplog.text
 
 
 async def test_an_id_whose_row_was_abandoned(file_journal: Journal) -> None:
@@ -721,7 +721,7 @@ async def test_all_lost_ids_are_told(
     error = pickle.loads(pickle.dumps(caught.value))  # noqa: S301 - our own bytes, made in this line
     assert (error.reason, len(session.sent)) == ("full", 4)
     assert {session.prompts[ref.job_id] for ref in error.unrecorded} == {"p0", "p1", "p2", "p3"}
-    for words in (f"the job of 'k{number}' is docs/job_" for number in range(4)):
+    for words in (f"the job of 'k{number}' is docs~.job_" for number in range(4)):
         assert words in str(error)
         assert words in caplog.text
 
@@ -751,10 +751,10 @@ async def test_no_id_is_dropped_by_leaving(
     kind = {"error": LookupError, "cancelled": asyncio.CancelledError}.get(leaving, JournalError)
     with pytest.raises(kind) as caught:
         await task
-    words = "the job of 'k0' is docs/job_0: keep it"
+    words = "the job of 'k0' is docs~.job_0: keep it"
     assert words in caplog.text
     if isinstance(caught.value, JournalError):
-        assert [ref.to_token() for ref in caught.value.unrecorded] == ["docs/job_0"]
+        assert [ref.to_token() for ref in caught.value.unrecorded] == ["docs~.job_0"]
     if leaving == "error":
         assert words in caught.value.__notes__[0]
 
@@ -778,7 +778,7 @@ async def test_no_id_is_dropped_by_cancelling_twice(
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-    assert "the job of 'k0' is docs/job_0: keep it" in caplog.text
+    assert "the job of 'k0' is docs~.job_0: keep it" in caplog.text
 
 
 async def test_an_id_is_written_down_after_a_cancellation(

@@ -146,7 +146,7 @@ async def test_no_id_is_dropped_by_closing(
     asked = hang(file_journal, monkeypatch)
     await file_journal.add(items(2))
     worker = BatchWorker(FakeSession().session, file_journal, max_sending=1)
-    words = "the job of 'k0' is docs/job_0: keep it"
+    words = "the job of 'k0' is docs~.job_0: keep it"
 
     async def leave() -> None:
         async with worker:
@@ -159,7 +159,7 @@ async def test_no_id_is_dropped_by_closing(
     with pytest.raises(LookupError if broken else JournalError) as caught:
         await leave()
     if isinstance(caught.value, JournalError):
-        assert [ref.to_token() for ref in caught.value.unrecorded] == ["docs/job_0"]
+        assert [ref.to_token() for ref in caught.value.unrecorded] == ["docs~.job_0"]
     else:
         assert words in caught.value.__notes__[0]
     assert words in caplog.text

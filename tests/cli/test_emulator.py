@@ -32,7 +32,7 @@ def test_first_command() -> None:
     assert re.fullmatch(
         r"Emulator at http://127\.0\.0\.1:\d+: no real agents; jobs run 60 times as fast\.\n", child.stderr
     )
-    assert len(re.findall(r"^demo/job_\w{6}_000001 ", child.stdout, re.MULTILINE)) == 2
+    assert len(re.findall(r"^demo~.job_\w{6}_000001 ", child.stdout, re.MULTILINE)) == 2
     assert child.stdout.endswith("\n2 completed\n")
 
 
@@ -45,7 +45,7 @@ def test_alone(capsys: Captured) -> None:
     for share, outcome in (("0%", "completed"), ("100%", "failed")):
         with emulator("--speed", "1e9", "--fail", share, "--seed", "7") as running:
             assert main(["run", "Tidy up"]) == (outcome == "failed")
-        ended += re.findall(rf"^demo/(job_\w{{6}}_000001) {outcome}", capsys.readouterr().out, re.MULTILINE)
+        ended += re.findall(rf"^demo~.(job_\w{{6}}_000001) {outcome}", capsys.readouterr().out, re.MULTILINE)
         assert "Ctrl-C stops it" in running.stderr
     assert len(set(ended)) == 2
 
@@ -56,7 +56,7 @@ def test_requests_are_shown(capsys: Captured) -> None:
         assert main(["create", "Tidy up"]) == 0
         token = capsys.readouterr().out.strip()
         assert main(["get", token]) == 4
-        job_id = token.removeprefix("demo/")
+        job_id = token.removeprefix("demo~.")
     lines = re.findall(r"^\d\d:\d\d:\d\d (.*)$", running.stderr, re.MULTILINE)
     path = "/v2/agent/demo/job"
     assert lines == [f"POST {path} 201 {job_id}", f"GET {path}/{job_id} 503 by 503 on=get"]

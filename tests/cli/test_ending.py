@@ -1,5 +1,6 @@
 import asyncio
 import json
+import shlex
 import signal
 import sqlite3
 from collections.abc import Iterator
@@ -56,11 +57,11 @@ def test_the_journal_is_removed(service: EmulatorThread, path: Path, lost: str) 
     words = "The journal was moved, removed or replaced.\n2 jobs continue remotely. Keep the ids; wait"
     assert words in child.stderr or lost == "log"
     assert "resume" not in child.stderr
-    command = child.stderr.splitlines()[-1].split()
-    assert sorted(command[-2:]) == ["docs/job_a", "docs/job_b"]
+    command = shlex.split(child.stderr.splitlines()[-1])
+    assert sorted(command[-2:]) == ["docs~.job_a", "docs~.job_b"]
     assert path.exists() is (lost != "journal")
     with Child(*command[command.index("wait") :], env=service.environment) as again:
-        again.until("docs/job_a active").until("docs/job_b active").send(signal.SIGINT)
+        again.until("docs~.job_a active").until("docs~.job_b active").send(signal.SIGINT)
         assert again.ended() == 130
 
 
@@ -69,12 +70,12 @@ def test_the_journal_goes_while_it_is_needed(service: EmulatorThread, path: Path
     take_an_hour(service)
     arguments = ("run", "--yes", "a", "b", "c", "--journal", str(path), "--max-active", "2", "--json")
     with Child(*arguments, env=service.environment) as child:
-        child.until("docs/job_a").until("docs/job_b")
+        child.until("docs~.job_a").until("docs~.job_b")
         remove(path)
         service.complete(prompt="a")
         assert child.ended() == 4
     assert "moved, removed or replaced.\n1 job continues remotely" in child.stderr
-    assert " docs/job_b\n" in child.stderr
+    assert " 'docs~.job_b'\n" in child.stderr
     assert "nothing more is sent" in child.stderr.splitlines()[-1]
     assert json.loads(child.stdout.splitlines()[-1])["exit_code"] == 4
     assert service.emulator.agents_started.total() == 2
@@ -101,7 +102,7 @@ def test_a_second_signal_tells_ids(service: EmulatorThread, path: Path) -> None:
         child.until_error("Stopping: up to 10 s")
         child.send(signal.SIGINT)
         assert child.ended() == -signal.SIGINT
-    assert child.stderr.endswith("docs/job_a was created, and the journal may not have it: keep this.\n")
+    assert child.stderr.endswith("docs~.job_a was created, and the journal may not have it: keep this.\n")
 
 
 def test_a_journal_that_can_not_be_read(
@@ -123,7 +124,7 @@ def test_a_journal_that_can_not_be_read(
     told = capsys.readouterr().err
     assert "The journal can't be read.\n1 job continues remotely. Keep the id; wait for it with:" in told
     assert "When the journal can be read again, resume with:" in told
-    assert f"Error: no room; the job of '1' is docs/{service.job_ids[0]}" in told.splitlines()[-1]
+    assert f"Error: no room; the job of '1' is docs~.{service.job_ids[0]}" in told.splitlines()[-1]
     assert service.emulator.agents_started.total() == 1
 
 

@@ -72,7 +72,7 @@ def test_the_printed_command_works(service: EmulatorThread) -> None:
     assert program == [sys.executable, "-m", "agentjobs_async"]
     assert (url, address) == ("--base-url", service.emulator.base_url)
     with Child(resume, journal, url, address, env=environment) as again:
-        again.until("-docs/b~%27 active").send(signal.SIGINT)
+        again.until("-docs~.b~7E~27 active").send(signal.SIGINT)
         assert again.ended() == 130
     assert service.emulator.agents_started == {"a": 1}
 
@@ -95,7 +95,7 @@ def test_wait_is_stopped(service: EmulatorThread) -> None:
     with Child("wait", "quick", "slow", "--json", env=service.environment) as child:
         child.until('"state": "completed"').until('"status": "active"').send(signal.SIGTERM)
         assert child.ended() == 143
-    assert child.stderr.endswith("--json docs/slow\n")
+    assert child.stderr.endswith("--json 'docs~.slow'\n")
     *_, ended, summary = map(json.loads, child.stdout.splitlines())
     assert (ended["state"], ended["error"]) == ("active", "stopped")
     assert summary == {"event": "summary", "states": {"active": 1, "completed": 1}, "exit_code": 143}

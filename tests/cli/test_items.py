@@ -95,7 +95,7 @@ def test_settling_many(
     """Each line of a file settles its item, or is shown with the reason; the totals come last."""
     service.inject("503 x3 on=create")
     assert run(tasks, db) == 4
-    lines = [("k0", "docs/job_7"), ("k1", "send-again"), ("k2", "abandon"), ("k2", "abandon"), ("k9", "job_1")]
+    lines = [("k0", "docs~.job_7"), ("k1", "send-again"), ("k2", "abandon"), ("k2", "abandon"), ("k9", "job_1")]
     text = {
         "txt": "".join(f"{key} {what}\n" for key, what in lines) + "alone\n",
         "csv": "job,key\n" + "".join(f'{what},"{key}"\n' for key, what in lines) + ",alone\n",
@@ -112,9 +112,9 @@ def test_settling_many(
     assert shown[3] == "3 settled, 1 with their jobs, 1 planned again, 1 abandoned; 3 refused."
     assert main(["status", db, "--summary"]) == 4
     assert capsys.readouterr().out == "1 active, 1 planned, 1 abandoned\n"
-    assert main(["resolve", "k0", "--job", "docs~.job_8", "--journal", db]) == 2
-    assert "contains '~.', as tokens do: write project/job" in capsys.readouterr().err
-    assert main(["resolve", "k0", "--job", "docs/job_8", "--journal", db]) == 0
+    assert main(["resolve", "k0", "--job", "docs~.", "--journal", db]) == 2
+    assert "not a job token: docs~.; a token looks like project~.job" in capsys.readouterr().err
+    assert main(["resolve", "k0", "--job", "docs~.job_8", "--journal", db]) == 0
     assert main(["resolve", "k0", "--from", str(file), "--journal", db]) == 2
     file.write_text("")
     assert main(["resolve", "--from", str(file), "--journal", db]) == 2

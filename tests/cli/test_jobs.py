@@ -18,9 +18,9 @@ from tests.cli.stage import Child, EmulatorThread
 def test_create_prints_the_token(service: EmulatorThread, capsys: Captured) -> None:
     """`create` prints the token alone, so that a script can keep it; `--project` wins, and becomes one segment."""
     assert main(["create", "Tidy up"]) == 0
-    assert capsys.readouterr() == (f"docs/{service.job_ids[0]}\n", "")
+    assert capsys.readouterr() == (f"docs~.{service.job_ids[0]}\n", "")
     assert main(["create", "--project", "a/b c", "Tidy up"]) == 0
-    assert capsys.readouterr() == (f"a%2Fb%20c/{service.job_ids[1]}\n", "")
+    assert capsys.readouterr() == (f"a~2Fb~20c~.{service.job_ids[1]}\n", "")
     assert [request.project_id for request in service.emulator.requests] == ["docs", "a/b c"]
     assert service.emulator.agents_started == {"Tidy up": 2}
 
@@ -56,7 +56,7 @@ def test_get_shows_the_job(service: EmulatorThread, capsys: Captured) -> None:
     assert main(["get", service.job_ids[0]]) == 0
     lines = capsys.readouterr().out.splitlines()[1:]
     assert lines[:4] == [
-        f"job           docs/{service.job_ids[0]}",
+        f"job           docs~.{service.job_ids[0]}",
         "status        failed",
         "pull request  -",
         "repository    acme/docs",
@@ -69,7 +69,7 @@ def test_a_job_as_json(service: EmulatorThread, capsys: Captured) -> None:
     service.live("archived")
     assert main(["create", "--json", "Tidy up"]) == 0
     created = json.loads(capsys.readouterr().out)
-    token = f"docs/{service.job_ids[0]}"
+    token = f"docs~.{service.job_ids[0]}"
     assert (created["job"], created["status"]) == (token, "active")
     service.inject("document source=null model=null on=get")
     assert main(["get", "--json", token]) == 0
@@ -118,14 +118,14 @@ def test_wait_exit_code(service: EmulatorThread, capsys: Captured) -> None:
         service.live(outcome, job_id=outcome)
         assert main(["create", "Tidy up"]) == 0
         assert main(["wait", outcome]) == code
-        assert f"docs/{outcome} {end}" in capsys.readouterr().out.splitlines()
+        assert f"docs~.{outcome} {end}" in capsys.readouterr().out.splitlines()
 
 
 def test_wait_for_the_same_twice(service: EmulatorThread, capsys: Captured) -> None:
     """A job named twice, as token and as id, is waited for once, with `--timeout none` for as long as it takes."""
     assert main(["create", "Tidy up"]) == 0
     (job_id,) = service.job_ids
-    assert main(["wait", "--timeout", "none", job_id, f"docs/{job_id}"]) == 0
+    assert main(["wait", "--timeout", "none", job_id, f"docs~.{job_id}"]) == 0
     assert len(service.emulator.requests) == 2
     assert "\n1 completed\n" in capsys.readouterr().out
 
@@ -137,7 +137,7 @@ def test_wait_times_out(service: EmulatorThread, capsys: Captured) -> None:
     (job_id,) = service.job_ids
     assert main(["wait", "--timeout", "0.05", "--json", job_id]) == 4
     url = service.emulator.base_url
-    assert f" wait --base-url {url} --timeout 0.05 --json docs/{job_id}\n" in capsys.readouterr().err
+    assert f" wait --base-url {url} --timeout 0.05 --json 'docs~.{job_id}'\n" in capsys.readouterr().err
 
 
 def test_wait_for_a_job_that_is_not_there(service: EmulatorThread, capsys: Captured) -> None:
@@ -145,7 +145,7 @@ def test_wait_for_a_job_that_is_not_there(service: EmulatorThread, capsys: Captu
     service.inject("410")
     assert main(["wait", "job_gone"]) == 4
     written = capsys.readouterr()
-    assert "docs/job_gone unknown: HTTP 410" in written.out
+    assert "docs~.job_gone unknown: HTTP 410" in written.out
     assert "agentjobs" not in written.err
     service.inject("404 forever")
     assert main(["wait", "--timeout", "0.05", "job_typo"]) == 4
@@ -180,7 +180,7 @@ def test_run_survives_failures(service: EmulatorThread, capsys: Captured) -> Non
         ["1", "completed", "a"],
         ["5", "completed", "e"],
     ]
-    assert "  the agent failed (docs/job_" in table[2]
+    assert "  the agent failed (docs~.job_" in table[2]
     assert "\n1 unknown, 1 failed, 1 rejected, 2 completed\n" in written.out
     assert "The request was refused; the same request would be refused again.\n" in written.err
     assert "prompt 3 unknown: HTTP 500 after the prompt was sent" in written.out
@@ -232,7 +232,7 @@ def test_in_a_log(service: EmulatorThread, token: str, db: str) -> None:
     with Child("wait", token, "--journal", db, env=service.environment) as wait:
         wait.until(f"{token} active, ends {WORDS}\n").send(signal.SIGINT)
         assert wait.ended() == 130
-    assert f" --journal {db} {token}\n" in wait.stderr
+    assert f" --journal {db} '{token}'\n" in wait.stderr
 
 
 @pytest.mark.slow
@@ -266,7 +266,7 @@ def test_own_run(service: EmulatorThread) -> None:
     service.inject(f"document createdAt={created_at:%Y-%m-%dT%H:%M:%SZ} on=get forever", prompt="Page")
     for prompt in [*["Page"] * 20, "Tidy up"]:
         assert main(["create", prompt]) == 0
-    tokens = [f"docs/{job_id}" for job_id in service.job_ids]
+    tokens = [f"docs~.{job_id}" for job_id in service.job_ids]
     with Child("wait", *tokens, env=service.environment, terminal=True) as wait:
         wait.until("20 of 21 ended").until("ends in about ").send(signal.SIGINT)
         assert wait.ended() == 130

@@ -91,7 +91,7 @@ def test_failures_and_retry(service: EmulatorThread, tasks: Path, db: str, capsy
     """A failed item makes the exit code 1, and goes again only where that is asked for."""
     service.live("failed", prompt="p1")
     assert run(tasks, db) == 1
-    assert re.search(r"^k1 failed: the agent failed \(docs/job_\w+\)$", capsys.readouterr().out, re.MULTILINE)
+    assert re.search(r"^k1 failed: the agent failed \(docs~.job_\w+\)$", capsys.readouterr().out, re.MULTILINE)
     service.live("completed", prompt="p1")
     assert main(["resume", "--journal", db]) == 1
     assert main(["resume", "--journal", db, "--retry-failed", "--create-rate", "none"]) == 0
@@ -164,7 +164,7 @@ def test_events_for_machines(service: EmulatorThread, tasks: Path, db: str, tmp_
         "k2": [("ended", 3, None)],
     }
     (trouble,) = [event for event in events if event["event"] == "trouble"]
-    assert trouble["job"].startswith("docs/job_")
+    assert trouble["job"].startswith("docs~.job_")
     refused = [(event["key"], event["error"]) for event in events if event.get("number", 0) is None]
     assert refused == 2 * [
         (None, "line 5: its key is empty"),
@@ -300,7 +300,7 @@ def test_ids_that_the_journal_cannot_take(
     assert run(tasks, db) == 4
     told = capsys.readouterr().err
     for job in service.emulator.jobs.values():
-        assert f"the job of 'k{job.prompt[1:]}' is docs/{job.job_id}" in told
+        assert f"the job of 'k{job.prompt[1:]}' is docs~.{job.job_id}" in told
     assert len(service.emulator.jobs) >= 1
 
 

@@ -77,9 +77,9 @@ WRONG = {
     "get --base-url http://user:pass@127.0.0.1 job_1": "--base-url must hold no user name or password",
     "run --key-file missing x": "missing can't be read: No such file or directory",
     # jobs
-    "get a/b/c": "a token looks like project/job, as agentjobs create prints it",
-    "get docs/..": "not a job token",
-    "wait job_1 a/b/c": "not a job token",
+    "get a~.b~.c": "a token looks like project~.job, as agentjobs create prints it",
+    "get docs~...": "not a job token",
+    "wait job_1 a~.b~.c": "not a job token",
     # journals
     "resume": "give the journal: agentjobs resume FILE",
     "retry": "give the journal: agentjobs retry FILE",
@@ -145,10 +145,10 @@ def test_without_a_setting(service: EmulatorThread, monkeypatch: pytest.MonkeyPa
     """Without a project, a key or an address the message names the ways to give it, in one line."""
     for variable, commands, words in (
         ("PROJECT_ID", ("create x", "run x"), "give --project ID or set AGENTJOBS_PROJECT_ID"),
-        ("PROJECT_ID", ("get job_1",), "write project/job, give --project, or set AGENTJOBS_PROJECT_ID"),
+        ("PROJECT_ID", ("get job_1",), "write project~.job, give --project, or set AGENTJOBS_PROJECT_ID"),
         ("API_KEY", ("get job_1", "run x"), "set AGENTJOBS_API_KEY or give --key-file FILE"),
-        ("BASE_URL", ("run x", "create x", "get a/b", "wait a/b"), "give --base-url URL or set AGENTJOBS_BASE_URL"),
-        ("BASE_URL", ("run x", "create x", "get a/b", "wait a/b"), "agentjobs run --emulator"),
+        ("BASE_URL", ("run x", "create x", "get a~.b", "wait a~.b"), "give --base-url URL or set AGENTJOBS_BASE_URL"),
+        ("BASE_URL", ("run x", "create x", "get a~.b", "wait a~.b"), "agentjobs run --emulator"),
     ):
         with monkeypatch.context() as patch:
             patch.setenv(f"AGENTJOBS_{variable}", "")

@@ -70,7 +70,7 @@ async def test_waits() -> None:
                 await asyncio.gather(session.wait_for_job(REF, timeout=10), return_exceptions=True)
         said = [record.getMessage() for record in log.records if record.name.startswith("agentjobs_async")]
         assert any(" failed: " in line for line in said)
-        assert any(line.startswith("wait for docs/job_1 ended ") for line in said)
+        assert any(line.startswith("wait for docs~.job_1 ended ") for line in said)
         assert [line for line in said if "marmalade" in line] == []
 
     assert await failures_in_turn(check, *POLLS) == {}

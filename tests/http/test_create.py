@@ -392,7 +392,7 @@ async def test_cancelled_when_it_is_answered(caplog: pytest.LogCaptureFixture) -
                     await creating
                 (note,) = caught.value.__notes__
                 assert note == caplog.messages[-1]
-                assert note.startswith("job docs/job_1 was created, and its caller was cut off")
+                assert note.startswith("job docs~.job_1 was created, and its caller was cut off")
                 created, *wait = events
                 assert wait == [
                     WaitStarted(REF, label="order-17"),
@@ -443,7 +443,7 @@ async def test_finished_without_its_caller(caplog: pytest.LogCaptureFixture, *, 
             await session.drain()
     assert [type(event) for event in events] == [JobCreated]
     (message,) = caplog.messages
-    assert message.startswith("job docs/job_1 was created, and its caller was cut off")
+    assert message.startswith("job docs~.job_1 was created, and its caller was cut off")
     assert getattr(caught.value, "__notes__", [message]) == [message]
 
 

@@ -137,8 +137,8 @@ async def test_mistakes_in_the_program() -> None:
         ([DONE], "not list"),
         (5, "not int"),
         (b"{}", "not bytes"),
-        (AgentJob("job_2", "docs", "completed"), "another job, docs/job_2"),
-        (AgentJob("job_1", "elsewhere", "completed"), "another job, elsewhere/job_1"),
-        (AgentJob("", "docs", "completed"), "another job, docs/"),
+        (AgentJob("job_2", "docs", "completed"), "another job, docs~.job_2"),
+        (AgentJob("job_1", "elsewhere", "completed"), "another job, elsewhere~.job_1"),
+        (AgentJob("", "docs", "completed"), "another job, docs~."),
     ]
     assert await failures_at_once(check, *rows) == {}

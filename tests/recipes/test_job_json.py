@@ -77,7 +77,7 @@ async def test_fastapi() -> None:
     async with client(app) as web:
         await check_responses(web, "/openapi.json")
         assert set(DOCUMENT) - set(await document(web, "/lean")) == {"model"}
-        assert await document(web, "/ref", ref=REF.to_token()) == ["a%20b/x%2Fy"]
+        assert await document(web, "/ref", ref=REF.to_token()) == ["a~20b~.x~2Fy"]
         async with web.post("/job", json=DOCUMENT) as response:
             assert await response.json() == {"job": DOCUMENT, "ref": None}
         async with web.post("/job", json=DOCUMENT | {"status": 7}) as response:

@@ -286,10 +286,10 @@ async def test_actions(run: Path, caplog: pytest.LogCaptureFixture) -> None:
         assert (found["done"], found["refused"]) == (1, 2)
         assert any("page-1 is completed" in reason for reason in found["reasons"])
         assert any("no row 999" in reason for reason in found["reasons"])
-        for job, words in (("JOB", "JOB stands for the job that you found"), ("/", "not a job token: /")):
+        for job, words in (("JOB", "JOB stands for the job that you found"), ("~.", "not a job token: ~.")):
             _, found = await page.act("set_job", UNKNOWN, state="unknown", job=job)
             assert words in found["reasons"][0]
-        assert (await page.act("set_job", UNKNOWN, state="unknown", job="billing/job_x"))[1]["done"] == 1
+        assert (await page.act("set_job", UNKNOWN, state="unknown", job="billing~.job_x"))[1]["done"] == 1
         _, found = await page.act("abandon", UNKNOWN, state="unknown")
         assert found["reasons"] == [f"page-{UNKNOWN} is active by now, and was unknown on the page"]
         assert (await page.act("abandon", UNKNOWN, state="active"))[1]["done"] == 1
@@ -298,7 +298,7 @@ async def test_actions(run: Path, caplog: pytest.LogCaptureFixture) -> None:
     assert rows[f"page-{FAILED}"].tries == 2
     assert (rows[f"page-{UNKNOWN}"].state, rows[f"page-{UNKNOWN}"].job_id) == (State.ABANDONED, "job_x")
     assert "retry of 3 rows for 127.0.0.1: 1 done, 2 refused" in caplog.text
-    assert "set_job billing/job_x of row 4" in caplog.text
+    assert "set_job billing~.job_x of row 4" in caplog.text
 
 
 async def test_stale_rows(run: Path) -> None:

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import pytest_asyncio
+from attrs import astuple
 
+from agentjobs_async import JobRef
 from agentjobs_async.batch import BatchItem, Journal, State
 from tests.aged import aged_journal
 from tests.browser import Visit, expect, visit
@@ -259,6 +261,14 @@ async def test_open_a_row_and_copy_its_command(browser: "Browser", written: Path
         link = visited.page.locator("#rows .row a").first
         assert (await link.get_attribute("href") or "").startswith("https://code.example/acme/")
         assert await link.get_attribute("rel") == "noopener noreferrer nofollow"
+
+
+async def test_token_of_a_job(browser: "Browser", written: Path) -> None:
+    """The token in a command is the one that `JobRef.to_token` gives, whatever the ids."""
+    refs = [JobRef("docs", "job_1"), JobRef("a b~", "x/\u00e9'()*!-_.%\U0001f680")]
+    async with opened(browser, written) as visited:
+        for ref in refs:
+            assert await visited.page.evaluate("ids => jobToken(...ids)", [*astuple(ref)]) == ref.to_token()
 
 
 async def test_keyboard(browser: "Browser", written: Path) -> None:

@@ -29,7 +29,7 @@ def test_wait_outcome() -> None:
 def test_link_of_a_job() -> None:
     """The link is content; id and status are plain text."""
     event = RunEnded("docs", JOB, None, 1.0)
-    named = {"agentjobs.job.id": "docs/job%201", "agentjobs.job.status": "failed"}
+    named = {"agentjobs.job.id": "docs~.job~201", "agentjobs.job.status": "failed"}
     assert end_attributes(event, content=False) == named
     assert end_attributes(event, content=True) == named | {"agentjobs.job.pr_link": "https://example.com/pull/1"}
     assert {type(value) for value in end_attributes(event, content=True).values()} == {str}

@@ -108,7 +108,7 @@ async def many(tracker: JobTracker, session: AgentJobsSession, jobs: list[AgentJ
     assert_type(await future, AgentJob)
     assert_type(await tracker.wait_for_job(jobs[0].ref, timeout=None), AgentJob)
     assert_type(session.stats(), TrackerStats)
-    session.notify(JobRef.from_token("docs/job_1"))
+    session.notify(JobRef.from_token("docs~.job_1"))
 
 
 async def every_kind_of_target(session: AgentJobsSession, job: AgentJob, ref: JobRef) -> None:
@@ -158,7 +158,7 @@ def models(job: AgentJob, ref: JobRef) -> None:
     assert_type((job.is_terminal, job.succeeded), tuple[bool, bool])
     assert_type(job.raise_for_status(), AgentJob)
     assert_type(ref.to_token(), str)
-    assert_type(JobRef.from_token("docs/job_1"), JobRef)
+    assert_type(JobRef.from_token("docs~.job_1"), JobRef)
     assert_type(JobRef("docs", "job_1").project_id, str)
     shown: str = __version__
     assert_type({ref: job}, dict[JobRef, AgentJob])
@@ -407,7 +407,7 @@ async def batches(session: AgentJobsSession) -> None:
             assert_type((row.polls, row.tries, row.context), tuple[int, int, dict[str, Any] | None])
             assert_type(row.to_dict(), dict[str, Any])
         await journal.resolve("a", job_id="job_1")
-        await journal.resolve("c", job_id=JobRef.from_token("web/job_1"))
+        await journal.resolve("c", job_id=JobRef.from_token("web~.job_1"))
         await journal.resolve("b", send_again=True)
         assert_type(await journal.retry("c"), str)
         assert_type(await journal.retry(where=Where(states={"failed"}, text="timed out")), tuple[str, ...])
@@ -446,7 +446,7 @@ def answered(error: Exception) -> HttpAnswer:
 
 
 def in_a_url(ref: JobRef) -> None:
-    assert_type(JobRef.from_token(ref.to_token(url=True)), JobRef)
+    assert_type(JobRef.from_token(ref.to_token()), JobRef)
 
 
 async def shut_down(session: AgentJobsSession, tracker: JobTracker) -> None:

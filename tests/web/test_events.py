@@ -157,4 +157,4 @@ async def test_invalid_arguments_are_raised_at_once() -> None:
         with pytest.raises(InvalidInputError, match="timeout"):
             job_events(tracker, REF, timeout=-1)
         with pytest.raises(InvalidInputError, match="JobRef"):
-            job_events(tracker, "docs/job_1")
+            job_events(tracker, "docs~.job_1")

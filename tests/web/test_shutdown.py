@@ -241,7 +241,7 @@ def test_answers_that_are_not_recorded(tmp_path: Path) -> None:
     """Where the journal does not take the ids in time, each is logged with its token, and the exit code is 4."""
     done = ended("stuck", tmp_path / "run.db")
     assert done.returncode == 4
-    logged = re.findall(r"the draining ended before the job (docs/job_\w+) was recorded", done.stderr)
+    logged = re.findall(r"the draining ended before the job (docs~.job_\w+) was recorded", done.stderr)
     assert len(set(logged)) == 10
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from attrs import frozen
 
 from agentjobs_async import AgentJobsSession, InvalidInputError, JobRef, PollPolicy
-from agentjobs_async._text import one_line
+from agentjobs_async._text import BETWEEN_IDS, one_line
 from agentjobs_async._validation import checked_bare_id
 from agentjobs_async.batch._service import settle_service
 
@@ -104,16 +104,16 @@ class Service:
         return self
 
     def ref(self, text: str) -> JobRef:
-        """Read a job's token `project/job`, or a bare id of this service's project.
+        """Read a job's token, or a bare id of this service's project.
 
         Raises:
-            InvalidInputError: It is neither, or may be another token than `project/job`.
+            InvalidInputError: It is neither, or it is an id and there is no project.
         """
-        if "/" in text:
+        if BETWEEN_IDS in text:
             return JobRef.from_token(text)
         if self.project_id is None:
             raise InvalidInputError(
-                f"{one_line(text, 200)} is a bare job id: write project/job, give --project, or set"
+                f"{one_line(text, 200)} is a bare job id: write project~.job, give --project, or set"
                 " AGENTJOBS_PROJECT_ID"
             )
         return JobRef(self.project_id, checked_bare_id(text))

@@ -73,9 +73,8 @@ _OPTIONS: Final = {
     "JobRef.to_token() gives": "agentjobs create prints",
     " (for a token, use JobRef.from_token)": "",
     "pass it to create_job if it is a prompt, JobRef(project_id, job_id) if it is an id": (
-        "give it to agentjobs create if it is a prompt, write project/job if it is an id"
+        "give it to agentjobs create if it is a prompt, write project~.job if it is an id"
     ),
-    "pass JobRef.from_token(text) if it is a token, JobRef(project_id, job_id) if it is an id": "write project/job",
 }
 _SETTING: Final = re.compile("|".join(map(re.escape, _OPTIONS)))
 

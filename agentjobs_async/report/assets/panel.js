@@ -86,7 +86,7 @@ class Panel {
     const { store } = this;
     const { address, service, commands } = store.head;
     const isReachable = store.job_id[place] !== null && !service.includes('--emulator'); // its jobs ended with it
-    const token = !isReachable ? null : [store.project[place], store.job_id[place]].map(encodeURIComponent).join('/');
+    const token = isReachable ? jobToken(store.project[place], store.job_id[place]) : null;
     const values = { '{key}': store.key[place], '{journal}': address, '{service}': service, '{token}': token ?? '' };
     const shown = (commands[store.state[place]] ?? []).filter(([, words]) => token !== null || !words.includes('{token}'));
     if (!shown.length) return [];

@@ -79,6 +79,12 @@ const fullTime = (time) => (time === null ? NONE : `${isoTime(time).slice(0, 19)
 const shortTime = (time) => (time === null ? NONE : isoTime(time).slice(5, 19).replace('T', ' '));
 const grouped = (number) => number.toLocaleString('en-US');
 
+// The token of a job, as JobRef.to_token in Python gives it.
+function jobToken(...ids) {
+  const escaped = (character) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`;
+  return ids.map((id) => encodeURIComponent(id).replace(/[!'()*~]/g, escaped).replaceAll('%', '~')).join('~.');
+}
+
 // The words of a command as a shell reads them; as _quoted in commands.py.
 function shellWord(word) {
   if (word.search(ACTING) >= 0) {

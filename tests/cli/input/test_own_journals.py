@@ -67,7 +67,7 @@ def test_nothing_is_lost(
     assert main(["resume", str(journal)]) == 0
     assert service.emulator.agents_started == {"a x": 1, "b x": 1, "c x": 1}
     written = capsys.readouterr().out
-    assert f"docs/{service.job_ids[2]} created: c x" in written
+    assert f"docs~.{service.job_ids[2]} created: c x" in written
     assert "\n3 completed\n" in written
     assert left(state_directory) == []
 

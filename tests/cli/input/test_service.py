@@ -15,7 +15,7 @@ def test_key_file(service: EmulatorThread, monkeypatch: pytest.MonkeyPatch, tmp_
     file = tmp_path / "key"
     file.write_text(f"\n{service.emulator.api_key}\r\n")
     assert main(["create", "--key-file", str(file), "a"]) == 0
-    assert capsys.readouterr().out == f"docs/{service.job_ids[0]}\n"
+    assert capsys.readouterr().out == f"docs~.{service.job_ids[0]}\n"
 
 
 def test_key_file_of_others(service: EmulatorThread, tmp_path: Path, capsys: Captured) -> None:
@@ -64,10 +64,11 @@ def test_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_ref() -> None:
-    """A slash makes a token, any other text is an id as it is, unless it looks like a token for URLs."""
+    """A text with what separates the ids of a token is one; any other is an id as it is."""
     settings = Service(project_id="docs")
-    assert settings.ref("a%2Fb/job_1") == JobRef("a/b", "job_1")
-    assert settings.ref("job%2F1") == JobRef("docs", "job%2F1")
-    for text, words in (("..", "must not be"), ("docs~.job_1", "as tokens do")):
+    assert settings.ref("a~2Fb~.job_1") == JobRef("a/b", "job_1")
+    for job_id in ("job_123", "cmp7x/abc", "job%2F1", "v1.2~3"):
+        assert settings.ref(job_id) == JobRef("docs", job_id)
+    for text, words in (("..", "must not be"), ("docs~.job~.1", "not a job token")):
         with pytest.raises(InvalidInputError, match=words):
             settings.ref(text)

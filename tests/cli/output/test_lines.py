@@ -11,13 +11,13 @@ def test_status_changes(service: EmulatorThread, capsys: Captured) -> None:
     assert main(["run", "Tidy up"]) == 0
     (job_id,) = service.job_ids
     assert capsys.readouterr().out.splitlines()[:3] == [
-        f"docs/{job_id} created: Tidy up",
-        f"docs/{job_id} queu\\x1bed",
-        f"docs/{job_id} completed: https://code.example/acme/docs/pull/{job_id}",
+        f"docs~.{job_id} created: Tidy up",
+        f"docs~.{job_id} queu\\x1bed",
+        f"docs~.{job_id} completed: https://code.example/acme/docs/pull/{job_id}",
     ]
     service.live(pull_request=False)
     assert main(["run", "Tidy up"]) == 0
-    assert f"\ndocs/{service.job_ids[1]} completed: no pull request\n" in capsys.readouterr().out
+    assert f"\ndocs~.{service.job_ids[1]} completed: no pull request\n" in capsys.readouterr().out
 
 
 def test_long_prompts(service: EmulatorThread, capsys: Captured) -> None:
@@ -34,13 +34,13 @@ def test_trouble(service: EmulatorThread, capsys: Captured) -> None:
     service.inject("503 x2 on=get")
     assert main(["run", "Tidy up"]) == 0
     shown = capsys.readouterr().out
-    assert shown.count(f"docs/{service.job_ids[0]} no news, still polling: HTTP 503") == 1
-    assert f"\ndocs/{service.job_ids[0]} completed: " in shown
+    assert shown.count(f"docs~.{service.job_ids[0]} no news, still polling: HTTP 503") == 1
+    assert f"\ndocs~.{service.job_ids[0]} completed: " in shown
     service.inject("503 x2 on=get")
     assert main(["run", "Tidy up", "--json"]) == 0
     events = map(json.loads, capsys.readouterr().out.splitlines())
     (trouble,) = [event for event in events if event["event"] == "trouble"]
-    assert trouble["job"] == f"docs/{service.job_ids[1]}"
+    assert trouble["job"] == f"docs~.{service.job_ids[1]}"
     assert trouble["error"].startswith("HTTP 503")
 
 

@@ -8,7 +8,7 @@ LOGGER = logging.getLogger("tests.of.lines")
 
 def test_lines(capsys: Captured) -> None:
     """Each record is one line with the time of day; a critical one is an error, and is never cut."""
-    ids = ", ".join(f"the job of 'k{number}' is docs/job_{number}" for number in range(100))
+    ids = ", ".join(f"the job of 'k{number}' is docs~.job_{number}" for number in range(100))
     with LogLines(screen(), LOGGER.name).shown():
         LOGGER.info("done\nnow")
         LOGGER.debug("a detail")

@@ -176,7 +176,7 @@ def test_a_batch_on_a_narrow_terminal(service: EmulatorThread, tmp_path: Path, d
 
 def test_continued() -> None:
     """A command is broken so that a shell puts it together; its lines fit where its words do."""
-    words = ["agentjobs", "wait", "--base-url", "https://api.example.com", "a 'quoted' word", "b~'", "--", "-docs/x"]
+    words = ["agentjobs", "wait", "--base-url", "https://api.example.com", "a 'quoted' word", "b~'", "--", "-docs~.x"]
     for columns in (10, 40, 60, 500):
         lines = continued(f"  {shlex.join(words)}", columns)
         script = "\n".join(lines).strip()

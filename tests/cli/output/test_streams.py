@@ -40,7 +40,7 @@ def test_token_is_not_lost(service: EmulatorThread) -> None:
     """The token of a job that was created is told on standard error when standard output fails."""
     with Child("create", "a", env=service.environment, stdout=os.open(FULL, os.O_WRONLY), fresh=True) as child:
         assert child.ended() == 4
-    assert child.stderr.endswith(f"The job was created: docs/{service.job_ids[0]}\n")
+    assert child.stderr.endswith(f"The job was created: docs~.{service.job_ids[0]}\n")
 
 
 def test_closed_stream() -> None:

@@ -61,9 +61,9 @@ def test_prompts_of_one_template() -> None:
 
 def test_without_prompts() -> None:
     """Jobs that were only waited for have no prompts, and so no column for them; names are their tokens."""
-    assert shown([Entry("docs/job_1", "completed", "", LINK)], 60) == [
-        "KEY         STATE      PULL REQUEST OR REASON",
-        f"docs/job_1  completed  {LINK}",
+    assert shown([Entry("docs~.job_1", "completed", "", LINK)], 60) == [
+        "KEY          STATE      PULL REQUEST OR REASON",
+        f"docs~.job_1  completed  {LINK}",
     ]
 
 
