@@ -73,7 +73,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(autouse=True)
 def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     names = ("AGENTJOBS_BASE_URL", "AGENTJOBS_API_KEY", "AGENTJOBS_PROJECT_ID", "AGENTJOBS_JOURNAL")
-    for name in (*names, "GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY"):  # these tests run on GitHub Actions, too
+    for name in (*names, "GITHUB_ACTIONS"):  # these tests run on GitHub Actions, too
         monkeypatch.delenv(name, raising=False)
 
 

@@ -1,19 +1,18 @@
 """The end of a batch: its counts, what is unknown, which jobs continue, and the command that resumes."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
 from attrs import frozen
 
 from agentjobs_async import JobRef, JournalError, NotFoundError
-from agentjobs_async.batch import Journal, JournalRow, State
+from agentjobs_async.batch import Journal, State
 from agentjobs_async.batch._monitoring import ActiveJobs
 from agentjobs_async.batch.states import FAILED, open_in
 from agentjobs_async.cli._input.own_journals import count_of_retried
 from agentjobs_async.cli._input.tasks import Refusal
-from agentjobs_async.cli._output.github import StepSummary
 from agentjobs_async.cli._output.hints import (
     ends_in,
     resume_command,
@@ -26,7 +25,6 @@ from agentjobs_async.cli._output.hints import (
 from agentjobs_async.cli._output.lines import Lines
 from agentjobs_async.cli._output.outcomes import Outcome, advice_of, exit_code, names_unrecorded
 from agentjobs_async.cli._output.results import outcomes_of, row_result
-from agentjobs_async.cli._output.streams import is_on_github
 from agentjobs_async.cli.display import RunDisplay
 from agentjobs_async.cli.hooks import OpenJobs
 from agentjobs_async.cli.process import Context
@@ -116,7 +114,7 @@ class Ending:
             return None, 0
         # An empty one that was there before may be a copy without its log: `tally` says so.
         words = tally(counts) if any(counts.values()) or not refusals else "Nothing was planned."
-        await self._show_results(words, counts)
+        await self._show_results(words)
         lasts = self._outlives_the_command or not self.is_own
         show_unknown(self.context.screen, unknown, self.journal.address if lasts else None)
         if not self.journal._opened.is_in_place:
@@ -128,28 +126,21 @@ class Ending:
             self._show_retry(counts, retried)
         return counts, retried
 
-    async def _show_results(self, words: str, counts: Mapping[State, int]) -> None:
-        """Show all items together, where that is wanted: all rows are read once, and for that only."""
-        summary = StepSummary() if is_on_github() else None
-        timed_out, results = self.display.timed_out, []
-        with suppress(JournalError, TimeoutError):  # what it holds is shown by other means, or its error is
-            async with asyncio.timeout(_READING_SECONDS):
-                async for page in self._pages(is_wanted=self.is_own or summary is not None):
-                    results += [timed_out.get(row.key) or row_result(row) for row in page if self.is_own]
-                    if summary is not None:
-                        summary.add(page)
+    async def _show_results(self, words: str) -> None:
+        """Show all items together where the journal is the run's own, else `words`: the numbers of their states."""
         if self.is_own:
-            self.lines.all_results(results)
+            await self._show_all_items()
         else:
             self.context.screen.notice(words)
         show_advice(self.context.screen, self._advice)
-        if summary is not None:
-            summary.show(self.context.screen, counts, words, is_for_people=not self.as_json)
 
-    async def _pages(self, *, is_wanted: bool) -> AsyncIterator[list[JournalRow]]:
-        if is_wanted:
-            async for page in self.journal.rows().pages():
-                yield page
+    async def _show_all_items(self) -> None:
+        timed_out, results = self.display.timed_out, []
+        with suppress(JournalError, TimeoutError):  # what it holds is shown by other means, or its error is
+            async with asyncio.timeout(_READING_SECONDS):
+                async for page in self.journal.rows().pages():
+                    results += [timed_out.get(row.key) or row_result(row) for row in page]
+        self.lines.all_results(results)
 
     async def _show_time_left(self) -> None:
         """Show when the jobs end that continue without the run; those of an emulator end with it."""

@@ -19,13 +19,11 @@ from agentjobs_async.batch._store.file_lock import is_owned
 from agentjobs_async.batch.states import FAILED, open_in
 from agentjobs_async.cli._input.options import filter_options, journal_argument
 from agentjobs_async.cli._input.own_journals import directory, left_journals
-from agentjobs_async.cli._output.github import StepSummary
 from agentjobs_async.cli._output.hints import resume_command, show_lost_jobs, show_retry, show_unknown
 from agentjobs_async.cli._output.lines import show_rows
 from agentjobs_async.cli._output.live import Active, End, View, head_lines, in_one_line, live_lines
 from agentjobs_async.cli._output.outcomes import Outcome, described, exit_code
 from agentjobs_async.cli._output.results import outcomes_of
-from agentjobs_async.cli._output.streams import is_on_github
 from agentjobs_async.cli.display import longest_queue, recent_durations
 from agentjobs_async.cli.ending import tally
 from agentjobs_async.cli.estimates import Expected
@@ -91,22 +89,11 @@ async def _show(context: Context, journal: str, form: str, where: Where, *, is_s
             await _show_markdown(context, where, opened, counts)
         elif not is_summary:
             await _show_rows(context, form, where, opened, counts)
-        if is_on_github():
-            await _show_on_github(context, opened, counts, is_for_people=is_table)
         if opened.moved_to is not None:
             screen.notice(f"This journal was moved to {opened.moved_to}, and can only be read.")
         elif is_table and not is_live:
             await _show_ways_on(context, opened, journal, counts)
     return exit_code(outcomes_of(counts))
-
-
-async def _show_on_github(
-    context: Context, journal: Journal, counts: Mapping[State, int], *, is_for_people: bool
-) -> None:
-    summary = StepSummary()
-    async for page in journal.rows().pages():
-        summary.add(page)
-    summary.show(context.screen, counts, tally(counts), is_for_people=is_for_people)
 
 
 async def _show_ways_on(context: Context, journal: Journal, given: str, counts: Mapping[State, int]) -> None:

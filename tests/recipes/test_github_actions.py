@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 
 WORKFLOW = yaml.safe_load((RECIPES / "github_actions.yml").read_text(encoding="utf-8"))
 STEPS: list[dict[str, Any]] = WORKFLOW["jobs"]["agents"]["steps"]
-(COMMAND,) = [step["run"] for step in STEPS if step.get("run", "").startswith("agentjobs")]
+COMMAND, SUMMARY = [step["run"] for step in STEPS if step.get("run", "").startswith("agentjobs")]
 (ARTIFACT,) = [step["with"]["path"] for step in STEPS if "upload-artifact" in step.get("uses", "")]
 (CHECK,) = [step["run"] for step in STEPS if "FOUND" in step.get("env", {})]
 CACHES = {step["uses"]: step["with"] for step in STEPS if "actions/cache" in step.get("uses", "")}
@@ -35,16 +35,19 @@ async def test_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, attempt:
 
 
 async def test_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A failed item makes the run red, is named in the summary and as an error, and the report is there to be kept."""
+    """A failed item makes the run red, and is named in the step's summary and in the report that is kept."""
     (tmp_path / "prompts.jsonl").write_text(json.dumps({"key": "page-2", "prompt": "Fix page 2"}), encoding="utf-8")
     async with Emulator(script=JobScript(duration=0, outcome="failed")) as service:
-        runner = {"GITHUB_ACTIONS": "true", "CI": "true", "GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md")}
+        summary = tmp_path / "summary.md"
+        runner = {"GITHUB_ACTIONS": "true", "CI": "true", "GITHUB_STEP_SUMMARY": str(summary)}
         for name, value in {**service.environment(), **runner}.items():
             monkeypatch.setenv(name, value)
-        code, printed = await shell(COMMAND, tmp_path)
-        assert code == 1
-        assert printed.count("::error") == 1
-        assert "page-2" in (tmp_path / "summary.md").read_text(encoding="utf-8")
+        assert (await shell(COMMAND, tmp_path))[0] == 1
+        summary.write_text("of an earlier command\n", encoding="utf-8")
+        assert (await shell(SUMMARY, tmp_path))[0] == 0
+        before, *lines = summary.read_text(encoding="utf-8").splitlines()
+        assert before == "of an earlier command"
+        assert [line.split(" | ")[:2] for line in lines if "page-2" in line] == [["| page-2", "failed"]]
         assert "page-2" in (tmp_path / ARTIFACT).read_text(encoding="utf-8")
         again, _ = await shell(COMMAND, tmp_path)
     assert again == 1

@@ -110,10 +110,6 @@ class Screen:
         self._stream.write("".join(f"{without_commands_in_json(json.dumps(each))}\n" for each in documents))
         self._stream.flush()
 
-    def workflow_command(self, text: str, *, is_error: bool) -> None:
-        """Write a command for GitHub Actions, of one line, to standard output, or to standard error if `is_error`."""
-        (self._error if is_error else self._out).print(Text(one_line(text, LONGEST_LINE)), soft_wrap=True)
-
     def raw_text(self, text: str) -> None:
         """Write text to standard output as a file would have it; in a log no line of it is a command for GitHub."""
         if is_on_github() and not _is_file(self._stream):

@@ -100,7 +100,6 @@ def test_encoding_without_the_character(service: EmulatorThread) -> None:
 @pytest.fixture
 def _on_github(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
-    monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
 
 
 def is_command(line: str) -> bool:
@@ -165,7 +164,7 @@ def test_trace_stays_json(service: EmulatorThread, db: str, capsys: Captured) ->
 @pytest.mark.slow
 @pytest.mark.usefixtures("_on_github")
 def test_no_command_of_a_key(service: EmulatorThread, tmp_path: Path, capsys: Captured, db: str) -> None:
-    """In the log of a step no key, prompt, place or error gives a command; the annotations are all there is."""
+    """In the log of a step no key, prompt, place or error gives a command."""
     service.live("failed", prompt="two ##[add-mask]b")
     records = [
         {"key": HOSTILE, "prompt": f"{HOSTILE}\n{HOSTILE}"},
@@ -187,7 +186,5 @@ def test_no_command_of_a_key(service: EmulatorThread, tmp_path: Path, capsys: Ca
     main(["get", HOSTILE])
     printed = capsys.readouterr()
     lines = [*printed.out.splitlines(), *printed.err.splitlines()]
-    commands = [line for line in lines if is_command(line)]
     assert len(lines) > 20
-    assert commands
-    assert [line for line in commands if not line.startswith("::error::")] == []
+    assert [line for line in lines if is_command(line)] == []
