@@ -30,7 +30,6 @@ from agentjobs_async.cli.estimates import Expected
 from agentjobs_async.cli.help import ALL_COMPLETED, command
 from agentjobs_async.cli.process import Context, run_action
 from agentjobs_async.report.items import document
-from agentjobs_async.report.markdown import MOST_BYTES, MarkdownTable
 from agentjobs_async.session import EMULATOR
 
 _LOOK_SECONDS: Final = 1.0
@@ -45,10 +44,10 @@ _MOST_ACTIVE: Final = 200  # rows: more than a terminal shows
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["table", "markdown", "jsonl"]),
+    type=click.Choice(["table", "jsonl"]),
     default="table",
     show_default=True,
-    help="A table for people, one in Markdown, or a JSON object per row.",
+    help="A table for people, or a JSON object per row.",
 )
 @click.option("--watch", is_flag=True, help="Show it as it changes, until all items have ended.")
 @click.option("--summary", "is_summary", is_flag=True, help="Only how many items are in which state.")
@@ -71,7 +70,7 @@ def status(journal: str | None, form: str, where: Where, *, watch: bool, is_summ
 
 
 async def _show(context: Context, journal: str, form: str, where: Where, *, is_summary: bool) -> int:
-    """Write how many items of the journal are in which state, then the items, as a table, Markdown or JSON Lines."""
+    """Write how many items of the journal are in which state, then the items, as a table or as JSON Lines."""
     screen, is_table = context.screen, form == "table"
     async with Journal.open(journal, read_only=True) as opened:
         # Before the counts: what ends in between leaves no work without a process.
@@ -85,9 +84,7 @@ async def _show(context: Context, journal: str, form: str, where: Where, *, is_s
         elif is_summary:
             shown = {state: number for state, number in counts.items() if number}
             screen.json_lines([{"items": sum(shown.values()), "states": shown}])
-        if form == "markdown" and not is_summary:
-            await _show_markdown(context, where, opened, counts)
-        elif not is_summary:
+        if not is_summary:
             await _show_rows(context, form, where, opened, counts)
         if opened.moved_to is not None:
             screen.notice(f"This journal was moved to {opened.moved_to}, and can only be read.")
@@ -126,16 +123,6 @@ async def _pages(journal: Journal, where: Where, counts: Mapping[State, int]) ->
                     pending = []
     if pending:
         yield pending
-
-
-async def _show_markdown(context: Context, where: Where, journal: Journal, counts: Mapping[State, int]) -> None:
-    """Write a chart of all items, and a table of those that `where` names: both fit the summary of a step on GitHub."""
-    table = MarkdownTable()
-    async for page in journal.rows(where=where).pages():
-        for row in page:
-            table.add(row)
-    room = MOST_BYTES - len(tally(counts)) - 1
-    context.screen.lines(((line,) for line in table.lines((), counts, room)), wrap=False)
 
 
 async def _show_rows(context: Context, form: str, where: Where, journal: Journal, counts: Mapping[State, int]) -> None:

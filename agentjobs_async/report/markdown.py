@@ -11,7 +11,7 @@ from agentjobs_async.report.items import COLUMNS
 from agentjobs_async.report.source import Source
 from agentjobs_async.report.texts import shown
 
-__all__ = ["MOST_BYTES", "MarkdownTable", "write_markdown"]
+__all__ = ["write_markdown"]
 
 _SHOWN: Final = tuple(COLUMNS[name] for name in ("key", "state", "job_id", "pr_link", "error"))
 _TIMES: Final = tuple(COLUMNS[f"{name}_at"] for name in ("sent", "created", "seen", "ended"))
@@ -19,8 +19,7 @@ _NUMBERS: Final = (COLUMNS["polls"], COLUMNS["tries"])
 _NAMES: Final = [column.words for column in (*_SHOWN, *_TIMES, *_NUMBERS)]
 _TABLE_HEAD: Final = (f"| {' | '.join(_NAMES)} |", f"|{' --- |' * len(_NAMES)}")
 _TO_SECONDS: Final = 19  # characters of a time in UTC
-MOST_BYTES: Final = 1_000_000
-"""Of a summary of a step, with room left below GitHub's 1 MiB."""
+_MOST_BYTES: Final = 1_000_000  # of a summary of a step, with room left below GitHub's 1 MiB
 _MOST_TEXT: Final = 1000  # characters of a cell
 _BRACKETS: Final = r"\([^\s<>()]*\)"  # round ones belong to a link if both are there
 _LINK: Final = re.compile(rf"""(https?://(?:[^\s<>()]|{_BRACKETS})*(?:[^\s<>.,;:!?'"()\]]|{_BRACKETS}))""")
@@ -30,12 +29,13 @@ _MARKUP_IN_LINKS: Final = "\\|`"  # between angle brackets nothing else is read 
 
 async def write_markdown(source: Source, stream: TextIO) -> None:
     """Write at most 1,000,000 bytes: those items that need a person come first, and the last ones are left out."""
-    tally, table = Tally(), MarkdownTable()
+    tally, table = Tally(), _Table()
     async for row in source.journal.rows():
         tally.add(row)
         table.add(row)
     figures = tally.figures(source.pauses)
-    stream.writelines(f"{line}\n" for line in table.lines(_head(source, figures), figures.counts, MOST_BYTES))
+    head = [*_head(source, figures), *_chart_lines(figures.counts)]
+    stream.writelines(f"{line}\n" for line in table.lines(head))
 
 
 def _head(source: Source, figures: Figures) -> Iterator[str]:
@@ -55,7 +55,7 @@ def _chart_lines(counts: Mapping[State, int]) -> Iterator[str]:
         yield "```"
 
 
-class MarkdownTable:
+class _Table:
     """A table of items, those that need a person first, of which as many lines are kept as could fit."""
 
     def __init__(self) -> None:
@@ -66,18 +66,18 @@ class MarkdownTable:
     def add(self, row: JournalRow) -> None:
         """Add the line of an item."""
         self._rows += 1
-        if self._bytes[row.state] < MOST_BYTES:
+        if self._bytes[row.state] < _MOST_BYTES:
             line = _item_line(row)
             self._by_state[row.state].append(line)
             self._bytes[row.state] += len(line.encode()) + 1
 
-    def lines(self, head: Iterable[str], counts: Mapping[State, int], most: int) -> Iterator[str]:
-        """Return the lines of `head`, a chart of `counts` and the table: as many as `most` bytes hold in all."""
+    def lines(self, head: Iterable[str]) -> Iterator[str]:
+        """Return the lines of `head` and of the table: as many as a summary holds."""
         # Without the blank line, the line before would be a row of the table.
-        above = [*head, *_chart_lines(counts), "", *_TABLE_HEAD]
+        above = [*head, "", *_TABLE_HEAD]
         yield from above
         # The last line says how many are left out.
-        left, written = most - sum(len(line.encode()) + 1 for line in above) - 100, 0
+        left, written = _MOST_BYTES - sum(len(line.encode()) + 1 for line in above) - 100, 0
         for line in (line for lines in self._by_state.values() for line in lines):
             left -= len(line.encode()) + 1
             if left < 0:

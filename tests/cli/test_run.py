@@ -191,11 +191,11 @@ def test_events_for_machines(service: EmulatorThread, tasks: Path, db: str, tmp_
 
 
 def test_status(service: EmulatorThread, tasks: Path, db: str, capsys: Captured) -> None:
-    """The status is a table, Markdown or JSON Lines; nothing hostile in it reaches a terminal."""
+    """The status is a table or JSON Lines; nothing hostile in it reaches a terminal."""
     tasks.write_text(json.dumps({"key": "a|b", "prompt": HOSTILE}) + "\n")
     service.inject(f'422 error="{HOSTILE}"'.replace("\x1b", "\\u001b").replace("\x07", "\\u0007"))
     assert run(tasks, db) == 1
-    for form, words in {"table": "a|b  rejected", "markdown": "| a\\|b | rejected |", "jsonl": '"key": "a|b"'}.items():
+    for form, words in {"table": "a|b  rejected", "jsonl": '"key": "a|b"'}.items():
         capsys.readouterr()
         assert main(["status", "--journal", db, "--format", form]) == 1
         written = capsys.readouterr()
@@ -223,23 +223,6 @@ def test_status_of_what_was_left(db: str, capsys: Captured) -> None:
     assert main(["status", db]) == 4
     assert capsys.readouterr().err == ""
     owner.release()
-
-
-def test_status_in_markdown(db: str, capsys: Captured) -> None:
-    """In Markdown the status has a chart of all items, and stays below the 1 MiB of the summary of a step on GitHub."""
-    plan(db, *(BatchItem(f"{number:05}-{'k' * 490}", "p") for number in range(2500)))
-    assert main(["status", db, "--format", "markdown"]) == 4
-    written = capsys.readouterr().out
-    assert 900_000 < len(written.encode()) < 1_048_576
-    shown = written.splitlines()
-    assert shown[:7] == ["2,500 planned", "", "```mermaid", "pie showData", '    "planned" : 2500', "```", ""]
-    assert shown[7].startswith("| key |")
-    left_out = 2500 - sum(line.startswith("| 0") for line in shown)
-    assert shown[-1] == f"… and {left_out:,} more"
-    assert main(["status", db, "--format", "markdown", "--grep", "00007-"]) == 4
-    assert capsys.readouterr().out.splitlines()[:7] == shown[:7]
-    assert main(["status", db, "--format", "markdown", "--summary"]) == 4
-    assert capsys.readouterr().out == "2,500 planned\n"
 
 
 def test_unknown_and_resolved(service: EmulatorThread, tasks: Path, db: str, capsys: Captured) -> None:

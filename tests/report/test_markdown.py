@@ -3,7 +3,7 @@ from pathlib import Path
 from typing import Any
 
 from agentjobs_async.batch import BatchItem, Journal, JournalRow, State
-from agentjobs_async.report.markdown import MOST_BYTES, MarkdownTable
+from agentjobs_async.report.markdown import _Table
 from tests.report.stage import report_of, run_some
 
 TIMES = ("planned_at", "sent_at", "created_at", "seen_at", "ended_at")
@@ -11,10 +11,10 @@ NO_TIMES = "  |  |  |  | 0 | 1 |"
 
 
 def table_of(*rows: JournalRow) -> list[str]:
-    table = MarkdownTable()
+    table = _Table()
     for row in rows:
         table.add(row)
-    return list(table.lines((), {}, MOST_BYTES))[1:]
+    return list(table.lines(()))[1:]
 
 
 def test_times_in_markdown() -> None:

@@ -169,9 +169,6 @@ def test_a_batch_on_a_narrow_terminal(service: EmulatorThread, tmp_path: Path, d
     with Child("status", *arguments, terminal=True, columns=40) as child:
         assert child.ended() == 4
     assert "STATE" in narrow(child)
-    with Child("status", *arguments, "--format", "markdown", terminal=True, columns=40) as child:
-        assert child.ended() == 4
-    assert "| key | state | job | pull request | error |" in child.stdout
 
 
 def test_continued() -> None:

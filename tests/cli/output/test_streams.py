@@ -175,7 +175,7 @@ def test_no_command_of_a_key(service: EmulatorThread, tmp_path: Path, capsys: Ca
     tasks.write_text("".join(f"{json.dumps(record)}\n" for record in records), encoding="utf-8")
     main(["plan", "--file", str(tasks)])
     main(["run", "--file", str(tasks), "--journal", db, "--yes"])
-    for form in ("table", "markdown", "jsonl"):
+    for form in ("table", "jsonl"):
         main(["status", db, "--format", form])
     main(["run", "--file", str(tasks), "--yes", "--json"])
     main(["retry", "--journal", db, "--dry-run"])
