@@ -158,7 +158,7 @@ async def retry_row(entries: Entries, key: str, row: JournalRow) -> str:
     raise InvalidInputError(f"{row.key} was tried again meanwhile")
 
 
-def retried(where: Where) -> Where:
+def _retried(where: Where) -> Where:
     """Return `where`; if it names no states, with those that are tried again without a key.
 
     Raises:
@@ -180,7 +180,7 @@ async def retry_rows(entries: Entries, where: Where, max_tries: int | None) -> t
     Raises:
         InvalidInputError: `where` names a state that is not tried again.
     """
-    where = retried(where)
+    where = _retried(where)
     keys: list[str] = []
     after, until = 0, await entries.last_number()
     while found := await entries.page(after, until=until, where=where, newest=True, max_tries=max_tries):

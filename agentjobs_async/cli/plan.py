@@ -15,12 +15,14 @@ from agentjobs_async.batch import BatchItem, FleetLimits, Journal, State, check_
 from agentjobs_async.batch.limits import Limits, in_force
 from agentjobs_async.cli._input.options import (
     CREATE_RATE,
+    LIMIT,
     MAX_ACTIVE,
     TEXT,
     FiniteNumber,
     input_options,
     limit_options,
     project_option,
+    tries_options,
 )
 from agentjobs_async.cli._input.service import EMULATED_PROJECT, NO_PROJECT
 from agentjobs_async.cli._input.tasks import Refusal, Tasks, show_refusal, show_repeats
@@ -47,6 +49,8 @@ _HOUR: Final = 3600.0  # seconds
 @click.option("--journal", metavar="FILE|URL", type=TEXT, help="What it has already is not sent.")
 @project_option("Project of prompts that name none: a journal knows them by it.")
 @limit_options(max_active=MAX_ACTIVE, create_rate=CREATE_RATE)
+@LIMIT
+@tries_options("Failed and rejected items of the journal would be tried again.")
 @click.option(
     "--minutes", metavar="N", type=FiniteNumber(min=0, min_open=True), help="What each job is expected to take."
 )
@@ -56,7 +60,7 @@ def plan(tasks: Tasks, journal: str | None, limits: Mapping[str, Any], **how: An
 
     The duration follows from --create-rate; with --minutes, from --max-active as well.
     """
-    return run_action(lambda context: show_plan(context, tasks, journal, limits, **how))
+    return run_action(lambda context: _show_plan(context, tasks, journal, limits, **how))
 
 
 @frozen
@@ -79,8 +83,8 @@ async def sending_of(
     journal: str | None,
     *,
     project_id: str | None,
-    limit: int | None = None,
-    max_tries: int | None = 1,
+    limit: int | None,
+    max_tries: int | None,
 ) -> Sending:
     """Return what a run of these tasks would send: what is planned, what is new, then what is tried again.
 
@@ -122,20 +126,18 @@ async def sending_of(
     return Sending([*planned, *new, *retried][:limit], refusals, kept)
 
 
-async def show_plan(
+async def _show_plan(
     context: Context,
     tasks: Tasks,
     journal: str | None,
     limits: Mapping[str, Any],
     *,
-    project_id: str | None,
-    limit: int | None = None,
-    max_tries: int | None = 1,
-    minutes: float | None = None,
-    price: float | None = None,
+    minutes: float | None,
+    price: float | None,
+    **what: Any,
 ) -> int:
     """Show what a run would send, and what it would refuse and why."""
-    sending = await sending_of(tasks, journal, project_id=project_id, limit=limit, max_tries=max_tries)
+    sending = await sending_of(tasks, journal, **what)
     show_sending(context.screen, tasks, sending, limits, minutes=minutes, price=price)
     return ExitCode.FAILED if sending.refusals else ExitCode.COMPLETED
 

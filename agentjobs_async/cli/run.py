@@ -18,9 +18,9 @@ from agentjobs_async.cli._input.options import (
     COUNT,
     CREATE_RATE,
     JSON_OPTION,
+    LIMIT,
     MAX_ACTIVE,
     MAX_SENDING,
-    MAX_TRIES,
     OTHER_SERVICE,
     RUN_FOR,
     TEXT,
@@ -28,11 +28,11 @@ from agentjobs_async.cli._input.options import (
     WRITTEN_FILE,
     YES_OPTION,
     input_options,
-    joined,
     journal_argument,
     kept_timeout,
     limit_options,
     service_options,
+    tries_options,
 )
 from agentjobs_async.cli._input.questions import can_ask, confirmed
 from agentjobs_async.cli._input.service import Service, check_service
@@ -49,26 +49,16 @@ from agentjobs_async.cli.display import RunDisplay
 from agentjobs_async.cli.ending import Ending
 from agentjobs_async.cli.help import RUN_PAGE, command
 from agentjobs_async.cli.hooks import OpenJobs, SilenceHook
-from agentjobs_async.cli.plan import sending_of, show_plan, show_sending
+from agentjobs_async.cli.plan import sending_of, show_sending
 from agentjobs_async.cli.process import Context, run_action
 from agentjobs_async.cli.report import ReportFile
 
 _MOST_UNASKED: Final = 100  # creates that a terminal is not asked about
 _AT_ONCE: Final = 500  # planned in one commit; half a second at the most until it can be stopped
-_QUIET_SECONDS: Final = 5.0  # a log gets no more lines of the planning than these
-
-_RETRY_FAILED: Final = click.option(
-    "--retry-failed",
-    is_flag=True,
-    help="Try failed and rejected items again. The exit code is 4 while the same command would try some once more.",
+_RETRY_FAILED: Final = (
+    "Try failed and rejected items again. The exit code is 4 while the same command would try some once more."
 )
-
-
-def _tries(max_tries: int | None, *, retry_failed: bool) -> Mapping[str, Any]:
-    """Return how many tries an item may have in all, as `max_tries`: one unless it is tried again; `None` for any."""
-    if max_tries is not None and not retry_failed:
-        raise InvalidInputError("--max-tries is the bound of --retry-failed: give both")
-    return {"max_tries": max_tries if retry_failed else 1}
+_QUIET_SECONDS: Final = 5.0  # a log gets no more lines of the planning than these
 
 
 def _run_options(command: Callable[..., int]) -> Any:
@@ -83,9 +73,9 @@ def _run_options(command: Callable[..., int]) -> Any:
                 timeout=kept_timeout("For each job, from its create on; none waits for ever."),
             ),
             click.option("--max-failures", metavar="N", type=COUNT, help="Start no more items after N failures."),
-            click.option("--limit", metavar="N", type=COUNT, help="Start at most N items."),
+            LIMIT,
             RUN_FOR,
-            joined({"retry_failed": _RETRY_FAILED, "max_tries": MAX_TRIES}, _tries),
+            tries_options(_RETRY_FAILED),
             click.option(
                 "--out",
                 metavar="FILE",
@@ -116,10 +106,9 @@ def _run_options(command: Callable[..., int]) -> Any:
 @command("run", RUN_PAGE, "agentjobs run --emulator 'Document the v2 endpoints'")
 @input_options
 @click.option("--journal", metavar="FILE|URL", type=TEXT, help="Record there what is sent and how it ends.")
-@click.option("--dry-run", is_flag=True, help="Show what would be sent, and what refused.")
 @YES_OPTION
 @_run_options
-def run(tasks: Tasks, journal: str | None, *, dry_run: bool, is_confirmed: bool, **how: Any) -> int:
+def run(tasks: Tasks, journal: str | None, *, is_confirmed: bool, **how: Any) -> int:
     """Create a job for each PROMPT and wait for all of them; one that fails leaves the others alone.
 
     A line of the file is a prompt, or a JSON object with a prompt and, optionally, a key and a project. --prompt makes
@@ -131,8 +120,6 @@ def run(tasks: Tasks, journal: str | None, *, dry_run: bool, is_confirmed: bool,
     """
     plan = {name: how[name] for name in ("limits", "limit", "max_tries")}
     plan["project_id"] = how["service"].default_project
-    if dry_run:
-        return run_action(lambda context: show_plan(context, tasks, journal, **plan))
     if not is_confirmed and (code := _asked(tasks, journal, **plan)):
         return code
     return run_action(lambda context: _run(context, tasks, journal, **how))

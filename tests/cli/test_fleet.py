@@ -117,7 +117,7 @@ def test_run_and_resume(service: EmulatorThread, tasks: Path, url: str, capsys: 
     assert " resume 'postgresql+psycopg://postgres@" in told
     assert SECRET not in told
     assert main(["resume", "--journal", url]) == 0
-    assert main(["run", "--file", str(tasks), "--journal", url, "--dry-run"]) == 0
+    assert main(["plan", "--file", str(tasks), "--journal", url, "--project", "docs"]) == 0
     assert "0 would be sent" in capsys.readouterr().out
     assert service.emulator.agents_started.total() == 3
 

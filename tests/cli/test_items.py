@@ -1,6 +1,5 @@
 """The journal as the first argument of the commands that take one."""
 
-import io
 import json
 import re
 from pathlib import Path
@@ -69,8 +68,7 @@ def test_items_by_a_filter(service: EmulatorThread, tasks: Path, db: str, capsys
     assert main(["status", db, "--older-than", "1h", "--project", "none"]) == 1
     assert capsys.readouterr().err.splitlines()[:2] == ["0 of them are shown.", "2 failed; try them again with:"]
     assert main(["status", db, "--older-than", "soon"]) == 2
-    assert main(["retry", "--journal", db, "--state", "failed", "--dry-run"]) == 0
-    assert "1 item would be planned again" in capsys.readouterr().err
+    capsys.readouterr()
     assert main(["retry", "--journal", db, "--state", "failed"]) == 0
     planned, command = capsys.readouterr().err.splitlines()
     assert planned == "1 item planned again. Send it with:"
@@ -79,83 +77,29 @@ def test_items_by_a_filter(service: EmulatorThread, tasks: Path, db: str, capsys
     assert re.search(r"k0 refused: .*completed.*\nk9 refused: .*no item.*\n1 item planned", capsys.readouterr().err)
     assert main(["status", db, "--summary", "--format", "jsonl"]) == 4
     assert json.loads(capsys.readouterr().out) == {"items": 3, "states": {"planned": 2, "completed": 1}}
-    for wrong in ([], ["k1", "--state", "failed"], ["k1", "--dry-run"], ["--state", "abandoned", "--dry-run"]):
+    for wrong in ([], ["k1", "--state", "failed"], ["k1", "--max-tries", "2"], ["--state", "abandoned"]):
         assert main(["retry", "--journal", db, *wrong]) == 2
     service.inject("422 forever on=create")
     assert run(tasks, db) == 1
     capsys.readouterr()
-    assert main(["retry", db, "--state", "rejected", "--max-tries", "2", "--dry-run"]) == 0
-    assert capsys.readouterr() == ("", "0 items would be planned again.\n")
+    assert main(["retry", db, "--state", "rejected", "--max-tries", "2"]) == 0
+    assert capsys.readouterr() == ("", "0 items planned again.\n")
 
 
-@pytest.mark.parametrize("form", ["txt", "csv", "jsonl"])
-def test_settling_many(
-    form: str, service: EmulatorThread, tasks: Path, db: str, tmp_path: Path, capsys: Captured
-) -> None:
-    """Each line of a file settles its item, or is shown with the reason; the totals come last."""
-    service.inject("503 x3 on=create")
+def test_a_job_that_was_found(service: EmulatorThread, tasks: Path, db: str, capsys: Captured) -> None:
+    """An unknown item is settled by its job, and by another one while that has not ended."""
+    service.inject("503 on=create", prompt="p0")
     assert run(tasks, db) == 4
-    lines = [("k0", "docs~.job_7"), ("k1", "send-again"), ("k2", "abandon"), ("k2", "abandon"), ("k9", "job_1")]
-    text = {
-        "txt": "".join(f"{key} {what}\n" for key, what in lines) + "alone\n",
-        "csv": "job,key\n" + "".join(f'{what},"{key}"\n' for key, what in lines) + ",alone\n",
-        "jsonl": "".join(f"{json.dumps({'key': key, 'job': what})}\n" for key, what in lines) + '{"key": "alone"}\n',
-    }[form]
-    file = tmp_path / f"settled.{form}"
-    file.write_text(text)
-    capsys.readouterr()
-    assert main(["resolve", "--journal", db, "--from", str(file)]) == 1
-    shown = capsys.readouterr().err.splitlines()
-    assert "k2 refused: k2 is abandoned" in shown[0]
-    assert "k9 refused: there is no item" in shown[1]
-    assert "refused: it has no key, or neither a job" in shown[2]
-    assert shown[3] == "3 settled, 1 with their jobs, 1 planned again, 1 abandoned; 3 refused."
-    assert main(["status", db, "--summary"]) == 4
-    assert capsys.readouterr().out == "1 active, 1 planned, 1 abandoned\n"
     assert main(["resolve", "k0", "--job", "docs~.", "--journal", db]) == 2
     assert "not a job token: docs~.; a token looks like project~.job" in capsys.readouterr().err
-    assert main(["resolve", "k0", "--job", "docs~.job_8", "--journal", db]) == 0
-    assert main(["resolve", "k0", "--from", str(file), "--journal", db]) == 2
-    file.write_text("")
-    assert main(["resolve", "--from", str(file), "--journal", db]) == 2
-
-
-@pytest.mark.parametrize("form", ["csv", "jsonl"])
-def test_records_that_settle_nothing(form: str, db: str, tmp_path: Path, capsys: Captured) -> None:
-    """A record with too few or too many fields, or none, is refused by its line, and the others are carried out."""
-    plan(db, BatchItem("k0", "p"))
-    text, refusals = {
-        "csv": (
-            "key,job\nk0\nk0,send-again,now\nk0,send-again\n",
-            ["line 2 refused: its number of cells is 1, not 2", "line 3 refused: its number of cells is 3, not 2"],
-        ),
-        "jsonl": (
-            '{"key": "k0"}\n["k0", "send-again"]\n{"key": "k0", "job": "send-again"}\n',
-            [
-                "line 1 refused: it has no key, or neither a job nor send-again nor abandon",
-                "line 2 refused: it is no JSON object",
-            ],
-        ),
-    }[form]
-    file = tmp_path / f"settled.{form}"
-    file.write_text(text)
-    assert main(["resolve", db, "--from", str(file)]) == 1
-    *shown, tried, counts = capsys.readouterr().err.splitlines()
-    assert shown == refusals
-    assert "k0 refused: k0 is planned: there is nothing to resolve" in tried
-    assert counts == "0 settled; 3 refused."
-
-
-def test_tables_of_what_is_settled(db: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
-    """A table is known by its columns where it has no suffix, and is refused as a whole where it names none."""
-    plan(db, BatchItem("k0", "p"))
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"key,job\nk0,send-again\n")))
-    assert main(["resolve", db, "--from", "-"]) == 1
-    assert capsys.readouterr().err.startswith("line 2 k0 refused: k0 is planned: there is nothing to resolve")
-    file = tmp_path / "settled.csv"
-    file.write_text("k0,send-again\nk1,abandon\n")
-    assert main(["resolve", db, "--from", str(file)]) == 2
-    assert "the first line of a table must name its columns, key and job among them" in capsys.readouterr().err
+    for wrong in (["k0"], ["--send-again"], ["k0", "k1", "--abandon"], ["k0", "--job", "abandon"]):
+        assert main(["resolve", "--journal", db, *wrong]) == 2
+    capsys.readouterr()
+    for job in ("docs~.job_7", "job_8"):
+        assert main(["resolve", "k0", "--job", job, "--journal", db]) == 0
+        assert capsys.readouterr().err == "k0 has its job; agentjobs resume continues with it.\n"
+    assert main(["status", db, "--summary"]) == 4
+    assert capsys.readouterr().out == "1 active, 2 completed\n"
 
 
 def test_withdrawn(service: EmulatorThread, failed: str, capsys: Captured) -> None:

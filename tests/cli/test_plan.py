@@ -3,7 +3,7 @@ import re
 from pathlib import Path
 
 from agentjobs_async.__main__ import main
-from tests.cli.checks import Captured, plan
+from tests.cli.checks import Captured, plan, run
 from tests.cli.stage import Child, EmulatorThread
 
 
@@ -39,6 +39,45 @@ def test_a_plan_for_a_journal(tmp_path: Path, db: str, capsys: Captured) -> None
     capsys.readouterr()
     assert main(["plan", *arguments]) == 0
     assert "2 would be sent, 0 refused." in capsys.readouterr().out
+
+
+def test_what_a_run_would_send(service: EmulatorThread, tasks: Path, db: str, capsys: Captured) -> None:
+    """A plan tells what a run of the same prompts would send and refuse, makes no journal and sends nothing."""
+    arguments = ["plan", "--file", str(tasks), "--journal", db, "--project", "docs"]
+    assert main(arguments) == 0
+    assert capsys.readouterr().out.splitlines()[:3] == [f"k{n} would be sent: p{n}" for n in range(3)]
+    assert not Path(db).exists()
+    assert service.emulator.requests == ()
+    assert run(tasks, db, "--limit", "1") == 4
+    tasks.write_text('{"key": "k0", "prompt": "changed"}\n{"key": "new", "prompt": "x"}\n')
+    capsys.readouterr()
+    assert main(arguments) == 1
+    written = capsys.readouterr()
+    assert written.out.splitlines() == [
+        *("k1 would be sent: p1", "k2 would be sent: p2", "new would be sent: x"),
+        "3 would be sent, 1 refused.",
+    ]
+    assert "k0 refused: the key 'k0' is that of another prompt" in written.err
+
+
+def test_what_would_be_tried_again(service: EmulatorThread, tasks: Path, db: str, capsys: Captured) -> None:
+    """An item that is tried again would be sent once, and a failed one where a run would try it again.
+
+    Of a journal that was moved, which no run takes, nothing would be.
+    """
+    service.live("failed", prompt="p1")
+    service.live("failed", prompt="p2")
+    assert run(tasks, db) == 1
+    assert main(["retry", db, "k1"]) == 0
+    capsys.readouterr()
+    again = ["--retry-failed", "--max-tries", "2"]
+    for arguments, number in (([], 1), (["--retry-failed"], 2), (["--retry-failed", "--limit", "1"], 1), (again, 2)):
+        assert main(["plan", "--file", str(tasks), "--journal", db, *arguments]) == 0
+        shown = capsys.readouterr().out.splitlines()
+        assert (shown[0], shown[-1]) == ("k1#2 would be sent: p1", f"{number} would be sent, 0 refused.")
+    assert main(["move", "--from", db, "--to", f"{db}.new"]) == 0
+    assert main(["plan", "p x", "--journal", db]) == 4
+    assert "it was moved to" in capsys.readouterr().err
 
 
 def test_hours_without_minutes(tmp_path: Path, capsys: Captured) -> None:

@@ -48,45 +48,6 @@ def test_refusals(service: EmulatorThread, tasks: Path, db: str, capsys: Capture
     assert len(service.emulator.agents_started) == 3
 
 
-def test_dry_run(service: EmulatorThread, tasks: Path, db: str, capsys: Captured) -> None:
-    """A dry run tells what would be sent and refused, makes no journal and sends nothing."""
-    assert run(tasks, db, "--dry-run") == 0
-    assert capsys.readouterr().out.splitlines()[:3] == [f"k{n} would be sent: p{n}" for n in range(3)]
-    assert not Path(db).exists()
-    assert service.emulator.requests == ()
-    assert run(tasks, db, "--limit", "1") == 4
-    tasks.write_text('{"key": "k0", "prompt": "changed"}\n{"key": "new", "prompt": "x"}\n')
-    capsys.readouterr()
-    assert run(tasks, db, "--dry-run") == 1
-    written = capsys.readouterr()
-    assert written.out.splitlines() == [
-        *("k1 would be sent: p1", "k2 would be sent: p2", "new would be sent: x"),
-        "3 would be sent, 1 refused.",
-    ]
-    assert "k0 refused: the key 'k0' is that of another prompt" in written.err
-
-
-def test_dry_run_of_tries(service: EmulatorThread, tasks: Path, db: str, capsys: Captured) -> None:
-    """An item that is tried again would be sent once, and a failed one where a run would try it again.
-
-    Of a journal that was moved, which no run takes, nothing would be.
-    """
-    service.live("failed", prompt="p1")
-    service.live("failed", prompt="p2")
-    assert run(tasks, db) == 1
-    assert main(["retry", db, "k1"]) == 0
-    capsys.readouterr()
-    for arguments, number in (([], 1), (["--retry-failed"], 2), (["--retry-failed", "--limit", "1"], 1)):
-        assert run(tasks, db, "--dry-run", *arguments) == 0
-        assert capsys.readouterr().out.splitlines()[-1] == f"{number} would be sent, 0 refused."
-    assert main(["plan", "--file", str(tasks), "--journal", db]) == 0
-    assert capsys.readouterr().out.splitlines() == ["k1#2 would be sent: p1", "1 would be sent, 0 refused."]
-    assert main(["move", "--from", db, "--to", f"{db}.new"]) == 0
-    for command in (["plan", "p x"], ["run", "p x", "--dry-run"], ["retry", "--state", "failed", "--dry-run"]):
-        assert main([*command, "--journal", db]) == 4
-        assert "it was moved to" in capsys.readouterr().err
-
-
 def test_failures_and_retry(service: EmulatorThread, tasks: Path, db: str, capsys: Captured) -> None:
     """A failed item makes the exit code 1, and goes again only where that is asked for."""
     service.live("failed", prompt="p1")

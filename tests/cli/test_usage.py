@@ -35,7 +35,6 @@ WRONG = {
     "run pages.csv": "the prompt pages.csv is the path of a file, whose text would not be sent: to send what is in it,"
     " say --file pages.csv",
     "run --yes --emulator fine ./pages.csv empty": "the prompt ./pages.csv (and 1 more) is the path of a file",
-    "run --dry-run pages.csv": "say --file pages.csv",
     "plan pages.csv": "say --file pages.csv",
     "submit pages.csv --journal postgresql://h/d": "say --file pages.csv",
     "create 'two words'": "say agentjobs run --file 'two words'",

@@ -9,7 +9,8 @@ from agentjobs_async.testing import Emulator, JobScript
 from tests.docs.samples import blocks, shell
 from tests.test_docs import ROOT, table_below
 
-FIRST, STEPS, BATCH, TABLE, SETTLING, LOOP, MANY, EXPORT = blocks("cli", "sh")
+FIRST, STEPS, BATCH, TABLE, SETTLING, LOOP, RETRYING, MANY, EXPORT = blocks("cli", "sh")
+(SETTLED,) = blocks("cli", "text")
 
 
 async def test_first_line(tmp_path: Path) -> None:
@@ -61,16 +62,27 @@ def test_commands() -> None:
     assert page.startswith(f"# Command line\n\n| command | what it does |\n|---|---|\n{table}\n")
 
 
+async def test_retrying(emulator: Emulator, tmp_path: Path) -> None:
+    """The lines for failed items show those that the filters name, and plan them again."""
+    emulator.script(JobScript(duration=0, outcome="failed"))
+    await shell("agentjobs run 'Document page 7' --journal run.db", tmp_path)
+    shown, planned = (line.partition(" --grep")[0] for line in RETRYING.splitlines())
+    code, printed = await shell(shown, tmp_path)
+    assert (code, "Document page 7" in printed) == (1, True)
+    assert (await shell(planned, tmp_path))[0] == 0
+    assert (await shell("agentjobs status run.db --summary", tmp_path))[1] == "1 planned\n"
+
+
 async def test_many_items(emulator: Emulator, tmp_path: Path) -> None:
-    """The lines for many items show them, name those that would be tried again, and settle that of a file."""
+    """The loop settles each item of the file as its line says."""
     emulator.script(JobScript(duration=0))
-    await emulator.inject("500", prompt="Document page 7")
-    (tmp_path / "tasks.jsonl").write_text('{"key": "page-7", "prompt": "Document page 7"}\n', encoding="utf-8")
+    await emulator.inject("500 forever on=create")
+    lines = [f'{{"key": "page-{number}", "prompt": "Document page {number}"}}\n' for number in (7, 8, 9)]
+    (tmp_path / "tasks.jsonl").write_text("".join(lines), encoding="utf-8")
     await shell("agentjobs run --file tasks.jsonl --journal run.db", tmp_path)
-    (tmp_path / "settled.csv").write_text("key,job\npage-7,send-again\n", encoding="utf-8")
-    code, printed = await shell(MANY, tmp_path)
-    assert code == 0
-    assert printed == "1 unknown\n"
+    (tmp_path / "settled.txt").write_text(SETTLED, encoding="utf-8")
+    assert (await shell(MANY, tmp_path))[0] == 0
+    assert (await shell("agentjobs status run.db --summary", tmp_path))[1] == "1 active, 1 planned, 1 abandoned\n"
 
 
 async def test_table(emulator: Emulator, tmp_path: Path) -> None:

@@ -216,6 +216,20 @@ RUN_FOR: Final = click.option(
 MAX_TRIES: Final = click.option(
     "--max-tries", metavar="N", type=WholeNumber(min=2), help="Only items that had fewer than N tries."
 )
+LIMIT: Final = click.option("--limit", metavar="N", type=COUNT, help="Start at most N items.")
+
+
+def _tries(max_tries: int | None, *, retry_failed: bool) -> Mapping[str, Any]:
+    """Return how many tries an item may have in all, as `max_tries`: one unless it is tried again; `None` for any."""
+    if max_tries is not None and not retry_failed:
+        raise InvalidInputError("--max-tries is the bound of --retry-failed: give both")
+    return {"max_tries": max_tries if retry_failed else 1}
+
+
+def tries_options(words: str) -> Callable[[Command], Command]:
+    """Add `--retry-failed` with this help, and `--max-tries`; the command gets the tries of an item as `max_tries`."""
+    retry_failed = click.option("--retry-failed", is_flag=True, help=words)
+    return joined({"retry_failed": retry_failed, "max_tries": MAX_TRIES}, _tries)
 
 
 def kept_timeout(words: str) -> Option:

@@ -178,7 +178,6 @@ def test_no_command_of_a_key(service: EmulatorThread, tmp_path: Path, capsys: Ca
     for form in ("table", "jsonl"):
         main(["status", db, "--format", form])
     main(["run", "--file", str(tasks), "--yes", "--json"])
-    main(["retry", "--journal", db, "--dry-run"])
     main(["resolve", "--journal", db, HOSTILE, "--abandon"])
     main(["export", db])
     for form in ("html", "csv", "trace", "junit", "markdown"):
