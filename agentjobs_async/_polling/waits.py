@@ -228,20 +228,16 @@ class Waits(Generic[JobLike]):
             self._lazy_scheduler.use(self._policy)
         return True
 
-    def _time_left(self, refs: Iterable[JobRef]) -> "Estimate | None":
-        """Return how long the jobs have left, taken together: for batches and the command line.
+    def _time_left(self, ref: JobRef) -> "Estimate | None":
+        """Return what `estimate` does, of a job that is waited for: for what can't await. `None` for any other job."""
+        from agentjobs_async.learning.estimate import estimate_job  # noqa: PLC0415 - loaded when used
 
-        Those that are not waited for, or of which fewer than 20 durations are known, are left out. `None` without any.
-        """
-        from agentjobs_async.learning.estimate import estimate_many  # noqa: PLC0415 - loaded when used
-
-        wait, scheduler = self._learned(), self._lazy_scheduler
-        if scheduler is None or wait is None:
+        wait = self._learned()
+        found, age = self._scheduler().known(ref) or (None, None)
+        if wait is None or found is None:
             return None
-        found = [(ref, *known) for ref in refs if (known := scheduler.known(ref)) is not None]
-        history_of = wait._history_of  # noqa: SLF001 - as above
-        aged = [(history_of(ref.project_id, None if job is None else job.model), age) for ref, job, age in found]
-        return estimate_many([(history, age) for history, age in aged if history is not None])
+        history = wait._history_of(found.project_id, found.model)  # noqa: SLF001 - private to users
+        return estimate_job(history, found, age)
 
     def _learned(self) -> "wait_learned | None":
         from agentjobs_async.learning.strategy import wait_learned  # noqa: PLC0415 - loaded when used

@@ -1,10 +1,9 @@
-"""What a journal knows of durations, for waits that learn, and how long the items under way have left."""
+"""What a journal knows of durations, for waits that learn."""
 
-from collections.abc import Iterable
 from math import inf
 from typing import Any, Final
 
-from agentjobs_async import AgentJobsSession, Estimate, History, JobRef
+from agentjobs_async import AgentJobsSession, History
 from agentjobs_async.batch._store.entries import Entries
 from agentjobs_async.learning.gaps import default_gap
 from agentjobs_async.learning.history import LEAST_DURATIONS
@@ -44,12 +43,12 @@ async def histories_of(entries: Entries) -> dict[str, History]:
     return histories
 
 
+async def known_histories(entries: Entries) -> dict[str, History]:
+    """Return the durations of each project that has at least 20: with fewer, nothing is estimated."""
+    found = await histories_of(entries)
+    return {project: history for project, history in found.items() if len(history) >= LEAST_DURATIONS}
+
+
 def _was_polled(seconds: float, polls: int) -> bool:
     """Return whether a job was polled until its end: while no process ran, its end was recorded too late."""
     return seconds <= _TOLERATED_SECONDS + _LONGEST_GAP_SECONDS * polls
-
-
-def time_left(session: AgentJobsSession, refs: Iterable[JobRef]) -> Estimate | None:
-    """Return how long the jobs that a session waits for have left, taken together; `None` if nothing is known."""
-    found: Any = getattr(session, "_time_left", None)
-    return None if found is None else found(refs)

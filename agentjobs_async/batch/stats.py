@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from attrs import field, frozen
 
-from agentjobs_async import Estimate, JobRef
+from agentjobs_async import JobRef
 from agentjobs_async.batch._store.rows import JournalRow
 from agentjobs_async.batch.items import Outcome
 from agentjobs_async.batch.states import State
@@ -25,8 +25,6 @@ class BatchStats:
         paused_by: Why creates that wait are held back right now: a 429, what kept a create from being sent, what left
             creates unknown, or that unknown items keep all slots of `max_active`; `None` when nothing but a rate does
             so.
-        left: How long the jobs under way have left: half of them end within `p50` seconds, nine of ten within `p90`.
-            `None` while the waits do not learn, or know too little.
     """
 
     waiting: int
@@ -35,7 +33,6 @@ class BatchStats:
     outcomes: Mapping[Outcome, int]
     stopped: bool
     paused_by: Exception | None = None
-    left: Estimate | None = None
 
 
 @frozen

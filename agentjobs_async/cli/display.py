@@ -7,7 +7,15 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Final
 
-from agentjobs_async import AgentJobsError, AuthError, CreateOutcomeUnknownError, Hook, JournalError, NotSentError
+from agentjobs_async import (
+    AgentJobsError,
+    AuthError,
+    CreateOutcomeUnknownError,
+    Hook,
+    JournalError,
+    NotSentError,
+    RateLimitedError,
+)
 from agentjobs_async.batch import ActiveItem, BatchResult, BatchStats, FleetLimits, Journal, Outcome, State
 from agentjobs_async.batch._run.tasks import SLOTS_KEPT
 from agentjobs_async.cli._output.hints import show_unknown
@@ -18,7 +26,7 @@ from agentjobs_async.cli._output.outcomes import described
 from agentjobs_async.cli._output.results import Result, item_document, run_result
 from agentjobs_async.cli._output.screen import Screen
 from agentjobs_async.cli.estimates import Expected
-from agentjobs_async.cli.hooks import ItemChanges, PollCounts, Watched
+from agentjobs_async.cli.hooks import ItemChanges, Polls, Watched
 
 _COUNT_SECONDS: Final = 0.5  # between two counts of the rows
 _REST_PER_COUNT: Final = 20.0  # counting takes at most a twentieth of the database's time
@@ -47,7 +55,7 @@ class RunDisplay:
         self._lines = lines
         self._out = out
         self._limits = FleetLimits()
-        self._polls = PollCounts()
+        self._polls = Polls()
         self._changes = ItemChanges(lines.change) if lines.shows_changes else None
         self.hooks: list[Hook] = [self._polls, *([self._changes] if self._changes else [])]
         self.timed_out: dict[str, Result] = {}
@@ -153,29 +161,28 @@ class RunDisplay:
             self._screen.notice(in_one_line(self._view(run)))
 
     def _view(self, run: Watched) -> View:
-        now, stats = time.monotonic(), run.stats()
+        stats = run.stats()
         # Those whose jobs have ended are left out: their ends may still be on their way to the journal.
         active = self._polls.not_ended([item for item in run.active() if item.state is not State.PLANNED])
-        ages = [item.age for item in active]
         end = self._expected.end(
             to_create=self._to_create,
             queue=self._queue,
-            ages=ages,
+            ages=[item.age for item in active],
             limits=self._limits,
             next_create=stats.next_create or 0.0,
-            now=now,
         )
+        failing = self._polls.trouble if active else None
         held_by = "" if stats.paused_by is None else described(stats.paused_by)
         return View(
             self._counts,
             time.time(),
             [_active(item, *self._polls[item.ref]) for item in active],
-            end,
+            end if stats.paused_by is None or isinstance(stats.paused_by, RateLimitedError) else None,
             self._expected.usual,
-            stats.left,
-            now - self._started,
+            time.monotonic() - self._started,
             stats.next_create,
             "too many failures: nothing more is begun" if stats.stopped else held_by,
+            trouble="" if failing is None else f"polls fail: {described(failing)}",
         )
 
     @property

@@ -9,12 +9,10 @@ from attrs import frozen
 
 from agentjobs_async import JobRef, JournalError, NotFoundError
 from agentjobs_async.batch import Journal, State
-from agentjobs_async.batch._monitoring import ActiveJobs
 from agentjobs_async.batch.states import FAILED, open_in
 from agentjobs_async.cli._input.own_journals import count_of_retried
 from agentjobs_async.cli._input.tasks import Refusal
 from agentjobs_async.cli._output.hints import (
-    ends_in,
     resume_command,
     show_advice,
     show_emulator_ends,
@@ -120,7 +118,6 @@ class Ending:
         if not self.journal._opened.is_in_place:
             self._show_jobs(await self._known_jobs(), "The journal was moved, removed or replaced")
         elif open_in(counts):
-            await self._show_time_left()
             self._show_way_on(counts)
         elif not self.is_own or (self._outlives_the_command and (unknown or retried)):  # else it is about to be removed
             self._show_retry(counts, retried)
@@ -141,16 +138,6 @@ class Ending:
                 async for page in self.journal.rows().pages():
                     results += [timed_out.get(row.key) or row_result(row) for row in page]
         self.lines.all_results(results)
-
-    async def _show_time_left(self) -> None:
-        """Show when the jobs end that continue without the run; those of an emulator end with it."""
-        if self._is_emulated:
-            return
-        with suppress(JournalError, TimeoutError):
-            async with asyncio.timeout(_LOOK_SECONDS):
-                left = await ActiveJobs(self.journal).time_left()
-            if left is not None:
-                self.context.screen.notice(ends_in(left))
 
     @property
     def _advice(self) -> Mapping[str, int]:

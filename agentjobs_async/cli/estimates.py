@@ -6,17 +6,12 @@ from collections.abc import Collection, Iterable, Sequence
 from statistics import median
 from typing import Final
 
-from attrs import evolve
-
 from agentjobs_async.batch import BatchItem, FleetLimits, JournalRow, Rate
 from agentjobs_async.cli._input.limits import DEFAULT_ACTIVE, rate_text
 from agentjobs_async.cli._output.live import End
 
 _MOST_SHARE: Final = 0.9
 _MOST_DURATIONS: Final = 500  # the newest: the service may have become slower
-_SMOOTHING_SECONDS: Final = 20.0  # in which an end that is shown comes nearly two thirds of the way to a new one
-_SMOOTHING_SHARE: Final = 1 / 6  # of the time left, where that is less: else a short run is over before it is right
-_LEAST_SMOOTHING_SECONDS: Final = 1.0
 _LEAST_LEFT: Final = 0.1  # of the usual time of a job, for one that takes longer than that
 
 
@@ -25,7 +20,6 @@ class Expected:
 
     def __init__(self) -> None:
         self._seconds: deque[float] = deque(maxlen=_MOST_DURATIONS)
-        self._shown = _Smoothed()
 
     def add(self, row: JournalRow) -> None:
         """Add the time of a row, if it has a job that ended."""
@@ -52,7 +46,6 @@ class Expected:
         ages: Sequence[float],
         limits: FleetLimits,
         next_create: float = 0.0,
-        now: float,
     ) -> End | None:
         """Return when all have ended; `None` while neither a rate nor the time of a job is known.
 
@@ -62,39 +55,16 @@ class Expected:
             ages: How long each active job has been active, in seconds.
             limits: Those in force.
             next_create: Seconds until the next create may go.
-            now: Monotonic time, by which an end that is shown moves.
         """
         rate, usual = limits.create_rate, self.usual
-        job_seconds = None if usual is None else usual[0]
-        last_create = seconds_to_last_create(min(queue, to_create), rate, next_create)
-        found = time_left(
+        return time_left(
             to_create=to_create,
-            last_create=last_create,
+            last_create=seconds_to_last_create(min(queue, to_create), rate, next_create),
             ages=ages,
             max_active=limits.max_active or max(DEFAULT_ACTIVE, len(ages)),
             create_rate=rate,
-            job_seconds=job_seconds,
+            job_seconds=None if usual is None else usual[0],
         )
-        earliest = earliest_end(to_create=to_create, ages=ages, last_create=last_create, job_seconds=job_seconds)
-        return None if found is None else self._shown.shown(found, earliest, now)
-
-
-class _Smoothed:
-    """An end that is shown: it moves to each new estimate within a minute, faster when little time is left."""
-
-    def __init__(self) -> None:
-        self._end: float | None = None
-        self._at = 0.0
-
-    def shown(self, found: End, earliest: float, now: float) -> End:
-        """Return the estimate to show at `now`: never less than `earliest` seconds from then."""
-        end = now + found.seconds
-        if self._end is not None:
-            seconds = min(max(found.seconds * _SMOOTHING_SHARE, _LEAST_SMOOTHING_SECONDS), _SMOOTHING_SECONDS)
-            share = 1 - math.exp(-max(now - self._at, 0.0) / seconds)
-            end = self._end + share * (end - self._end)
-        self._end, self._at = max(end, now + earliest), now
-        return evolve(found, seconds=self._end - now)
 
 
 def time_left(
@@ -136,20 +106,6 @@ def _seconds_by_slots(to_create: int, active: Sequence[float], max_active: int, 
     later = place - (max_active - len(active))
     first_free = active[later] if later >= 0 else 0.0
     return max(first_free + (rounds + 1) * job_seconds, last_active)
-
-
-def earliest_end(*, to_create: int, ages: Sequence[float], last_create: float, job_seconds: float | None) -> float:
-    """Return the seconds before which no run is shown to end: its last create is due, and each job takes some time.
-
-    Args:
-        to_create: The items that are still to be sent.
-        ages: How long each active job has been active, in seconds.
-        last_create: Seconds until the last create may go.
-        job_seconds: What a job usually takes; `None` while that is not known.
-    """
-    if job_seconds is None:
-        return last_create
-    return max(last_create + job_seconds * bool(to_create), *_left(ages, job_seconds), 0.0)
 
 
 def _left(ages: Sequence[float], job_seconds: float) -> list[float]:

@@ -14,8 +14,12 @@ from agentjobs_async import (
     JobPolled,
     JobRef,
     NotFoundError,
+    NotSentError,
     PollFailed,
+    ProtocolError,
     ResponseError,
+    ServerError,
+    TransportError,
     WaitEnded,
     WaitStarted,
 )
@@ -58,6 +62,10 @@ class JobChanges:
     def last_job(self, ref: JobRef) -> AgentJob | None:
         """Return a job as it was last seen; `None` if it was not."""
         return self._jobs.get(ref)
+
+    def is_seen(self, ref: JobRef) -> bool:
+        """Return whether its last poll has shown a job: one whose polls fail may have ended."""
+        return ref in self._jobs and ref not in self._failures
 
     def forget(self, ref: JobRef) -> None:
         """Drop what is known of a job that has ended."""
@@ -143,10 +151,17 @@ class ItemChanges:
         return next((item.row for item in items if item.ref == change.ref), None)
 
 
-class PollCounts:
-    """A hook that records the number of polls and the pull request of each watched job, and which jobs have ended."""
+class Polls:
+    """A hook that records the number of polls and the pull request of each watched job, and which jobs have ended.
+
+    Attributes:
+        trouble: Why the service gives no usable answer: the error of the last poll, where at least two in a row had
+            none, of whichever jobs; `None` after any other answer.
+    """
 
     def __init__(self) -> None:
+        self.trouble: Exception | None = None
+        self._failures = 0
         self._polls: dict[JobRef, tuple[int, str | None]] = {}
         self._ended: set[JobRef] = set()
 
@@ -154,7 +169,13 @@ class PollCounts:
         """Record a poll, or drop a job whose wait ended."""
         match event:
             case JobPolled(job, poll_number):
+                self._failures, self.trouble = 0, None
                 self._polls[job.ref] = poll_number, job.pr_link
+            case PollFailed(error=NotSentError() | TransportError() | ServerError() | ProtocolError() as error):
+                self._failures += 1
+                self.trouble = error if self._failures >= _FAILURES_TOLD else None
+            case PollFailed(error=ResponseError()):
+                self._failures, self.trouble = 0, None
             case WaitEnded(ref, job):
                 self._polls.pop(ref, None)
                 if job is not None:

@@ -5,6 +5,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Final
 
 import click
@@ -29,7 +30,7 @@ from agentjobs_async.cli._input.options import JSON_OPTION, journal_option, serv
 from agentjobs_async.cli._input.service import DEFAULT_TIMEOUT, Service
 from agentjobs_async.cli._input.tasks import checked_prompts
 from agentjobs_async.cli._output.columns import shortened
-from agentjobs_async.cli._output.hints import ends_in, show_advice, show_jobs
+from agentjobs_async.cli._output.hints import show_advice, show_jobs
 from agentjobs_async.cli._output.lines import JobLines, JsonLines, Lines
 from agentjobs_async.cli._output.outcomes import ExitCode, Outcome, advice_of, described, exit_code, reason_of
 from agentjobs_async.cli._output.results import Change, Result, job_document
@@ -180,13 +181,13 @@ class _Waits:
         await asyncio.gather(*(self._wait(session, ref) for ref in self._numbers))
 
     def lines(self, width: int, height: int) -> Iterator[tuple[Styled, ...]]:
-        """Return the live view: how many have ended, and if it is known, when the others will."""
+        """Return the live view: how many have ended, and as far as it is known, when each of the others will."""
         seconds = int(time.monotonic() - self._started)
         done = sum(not result.outcome.is_unfinished for result in self._results.values())
         ended = f"{done} of {len(self._numbers)} ended"
         yield (shortened(f"{ended}, {seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}", width),)
-        if height > 1 and (left := self._time_left()) is not None:
-            yield (shortened(left, width),)
+        for ref, left in islice(self._time_left(), max(height - 1, 0)):
+            yield (shortened(f"{ref.to_token()} ends in {left}", width),)
 
     def summed_up(self) -> int:
         """Show all results and the jobs that continue, and return the exit code."""
@@ -205,20 +206,20 @@ class _Waits:
         show_jobs(screen, refs, self._to_wait, is_in_doubt=is_in_doubt)
         return code
 
-    def _time_left(self) -> str | None:
-        """Return when the jobs end that were seen and have not ended, in words; `None` if that is not known."""
-        active = [job for ref in self._numbers if ref not in self._results and (job := self.changes.last_job(ref))]
-        left = self._left(active)
-        return None if left is None else ends_in(left, len(active))
+    def _time_left(self) -> Iterator[tuple[JobRef, Estimate]]:
+        """Return how long each job has left that was seen and has not ended, where the last poll has shown it."""
+        for ref in self._numbers:
+            if ref not in self._results and (left := self._left(ref)) is not None:
+                yield ref, left
 
-    def _left(self, active: Sequence[AgentJob]) -> Estimate | None:
-        if self._session is None:
+    def _left(self, ref: JobRef) -> Estimate | None:
+        if self._session is None or not self.changes.is_seen(ref):
             return None
-        return self._session._time_left(job.ref for job in active)  # noqa: SLF001 - private to users
+        return self._session._time_left(ref)  # noqa: SLF001 - private to users
 
     def _change(self, change: Change) -> None:
-        active = [] if change.job is None or change.job.is_terminal else [change.job]
-        self._lines.change(evolve(change, left=self._left(active)))
+        is_active = change.job is not None and not change.job.is_terminal
+        self._lines.change(evolve(change, left=self._left(change.ref) if is_active else None))
 
     async def _wait(self, session: AgentJobsSession, ref: JobRef) -> None:
         error: Exception | None = None

@@ -13,7 +13,7 @@ import click
 from agentjobs_async import InvalidInputError, JournalError
 from agentjobs_async._text import span
 from agentjobs_async.batch import FleetLimits, Journal, JournalRow, State, Where
-from agentjobs_async.batch._monitoring import ActiveJobs, is_at_work, workers_of
+from agentjobs_async.batch._monitoring import is_at_work, unseen_for, workers_of
 from agentjobs_async.batch._service import options_to
 from agentjobs_async.batch._store.file_lock import is_owned
 from agentjobs_async.batch.states import FAILED, open_in
@@ -166,7 +166,6 @@ class _Watched:
     def __init__(self, journal: Journal) -> None:
         self.took = 0.0
         self._journal = journal
-        self._jobs = ActiveJobs(journal)
         self._expected = Expected()
 
     async def look(self) -> View:
@@ -181,17 +180,17 @@ class _Watched:
         self._expected.replace(await recent_durations(journal))
         active = await self._active()
         is_live = is_at_work(workers)
-        unseen_for = await self._jobs.unseen_for() if is_live and counts[State.ACTIVE] else None
-        left = await self._jobs.time_left() if is_live and unseen_for is None and counts[State.ACTIVE] else None
+        trouble = _trouble(is_live=is_live, unseen_seconds=await unseen_for(journal))
+        # Only a job that was seen of late shows that the service answers.
+        is_known = counts[State.ACTIVE] and not trouble
         view = View(
             counts,
             time.time(),
             active,
-            await self._end(counts, limits, active),
+            await self._end(counts, limits, active) if is_known else None,
             self._expected.usual,
-            left,
             workers=workers or (),
-            trouble=_trouble(is_live=is_live, unseen_for=unseen_for),
+            trouble=trouble,
         )
         self.took = time.monotonic() - started
         return view
@@ -220,15 +219,14 @@ class _Watched:
             queue=await longest_queue(self._journal, limits, counts),
             ages=[*ages, *[0.0] * max(more, 0)],
             limits=limits,
-            now=time.monotonic(),
         )
 
 
-def _trouble(*, is_live: bool, unseen_for: float | None) -> str:
+def _trouble(*, is_live: bool, unseen_seconds: float | None) -> str:
     if not is_live:
         return "no process works on it; agentjobs resume continues"
-    if unseen_for is not None:
-        return f"no active job was seen for {span(unseen_for)}: no run polls them, or no server answers"
+    if unseen_seconds is not None:
+        return f"no active job was seen for {span(unseen_seconds)}: no run polls them, or no server answers"
     return ""
 
 

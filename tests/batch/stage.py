@@ -301,7 +301,6 @@ class PolledSession(FakeSession):
         self.created: dict[str, float] = {}
         self.tracker = JobTracker(self._read, policy=policy)
         self.learn_from = self.tracker.learn_from
-        self._time_left = self.tracker._time_left
         self._seconds = seconds
 
     async def _read(self, ref: JobRef) -> AgentJob:

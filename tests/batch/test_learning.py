@@ -1,15 +1,14 @@
-"""Waits that learn from the journal, and the time that a batch's jobs have left."""
+"""Waits that learn from the journal."""
 
 import asyncio
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime, timedelta
 from math import inf
 from typing import Any
 
 import pytest
 
-from agentjobs_async import History, InvalidInputError
-from agentjobs_async.batch import BatchStats, Journal, run_batch
+from agentjobs_async import InvalidInputError
+from agentjobs_async.batch import Journal, run_batch
 from tests.batch.stage import PolledSession, items, run
 
 pytestmark = pytest.mark.looptime
@@ -73,23 +72,6 @@ async def test_abandoned_jobs_are_kept(virtual_journal: Journal, session: Polled
     known = list(session.history_of("docs") or ())
     assert {latest for _, latest in known} == {inf}
     assert all(40 < earliest < 160 for earliest, _ in known)
-
-
-async def test_time_left(virtual_journal: Journal, session: PolledSession) -> None:
-    """The figures of a run say how long its jobs have left, by the time since their creation."""
-    session.created_at = datetime.now(UTC) - timedelta(seconds=100)
-    history = History()
-    for _ in range(30):
-        history.add(JOB_SECONDS - 9, JOB_SECONDS)
-    session.learn_from(history)
-    async with run_batch(session.session, items(3), journal=virtual_journal) as results:
-        await asyncio.sleep(100)
-        stats: BatchStats = results.stats()
-        _ = [result async for result in results]
-        assert results.stats().left is None
-    assert stats.left is not None
-    assert stats.left.p50 == pytest.approx(95, abs=10)
-    assert stats.left.p90 < 200
 
 
 async def test_rows_whose_end_was_recorded_late(virtual_journal: Journal, session: PolledSession) -> None:

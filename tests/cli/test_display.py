@@ -6,7 +6,15 @@ import pytest
 from attrs import evolve
 from sqlalchemy import Executable
 
-from agentjobs_async import AgentJobsError, AgentJobsSession, NotSentError
+from agentjobs_async import (
+    AgentJobsError,
+    AgentJobsSession,
+    CreateOutcomeUnknownError,
+    NotSentError,
+    PollFailed,
+    RateLimitedError,
+    TransportError,
+)
 from agentjobs_async.batch import (
     ActiveItem,
     BatchItem,
@@ -20,9 +28,11 @@ from agentjobs_async.batch import (
 )
 from agentjobs_async.batch._store.writer import Database, Rows
 from agentjobs_async.cli._output.lines import ItemLines, JsonLines
+from agentjobs_async.cli._output.live import in_one_line
 from agentjobs_async.cli.display import RunDisplay
 from agentjobs_async.testing import Emulator, JobScript
 from tests.cli.checks import Captured, screen
+from tests.polled import REF
 
 
 async def test_queue_of_the_rate(db: str) -> None:
@@ -77,6 +87,26 @@ async def test_a_log_that_is_silent(db: str, capsys: Captured, monkeypatch: pyte
             assert display._to_create == 1
     told = capsys.readouterr().err
     assert " 0 %: 3 planned; no estimate of the end yet\n" in told
+
+
+def test_no_end_while_the_service_is_gone() -> None:
+    """No end is told while creates are held back by more than a 429, nor while polls fail."""
+    for paused_by, is_known in (
+        (None, True),
+        (RateLimitedError(429), True),
+        (NotSentError("nothing was sent", "refused"), False),
+        (CreateOutcomeUnknownError("cut"), False),
+    ):
+        display = RunDisplay(screen(), ItemLines(screen()), None)
+        display._counts = {State.PLANNED: 1, State.ACTIVE: 1}
+        display._expected.replace([60.0])
+        run = OneItem(State.ACTIVE, paused_by)
+        assert (display._view(run).end is not None) is is_known, paused_by
+        for poll in (1, 2):
+            assert display._view(run).trouble == ""
+            for hook in display.hooks:
+                hook(PollFailed(REF, TransportError("cut"), poll))
+        assert in_one_line(display._view(run)).endswith("; polls fail: cut; a read may be tried again")
 
 
 def test_silence_of_the_server(capsys: Captured) -> None:

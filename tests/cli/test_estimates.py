@@ -1,15 +1,12 @@
 from datetime import UTC, datetime
 from typing import Any
 
-import pytest
 from attrs import evolve
 
 from agentjobs_async.batch import BatchItem, FleetLimits, JournalRow, Rate, State
 from agentjobs_async.cli._output.live import End
 from agentjobs_async.cli.estimates import (
     Expected,
-    _Smoothed,
-    earliest_end,
     estimate,
     seconds_to_last_create,
     time_left,
@@ -79,45 +76,12 @@ def test_time_left() -> None:
         assert time_left(**given | settings) == expected, settings
 
 
-def test_an_end_that_moves_slowly() -> None:
-    """The end that is shown moves to a new estimate within about a minute, and is never before the last create."""
-    smoothed = _Smoothed()
-    assert smoothed.shown(End(39 * 60, "x"), 0.0, 0.0).seconds == 39 * 60
-    assert smoothed.shown(End(3 * 3600, "x"), 0.0, 1.0).seconds < 50 * 60
-    assert smoothed.shown(End(3 * 3600, "x"), 0.0, 121.0).seconds > 2.9 * 3600
-    assert smoothed.shown(End(60, "x"), 4 * 3600, 122.0).seconds == 4 * 3600
-
-
-def test_an_end_of_a_short_run() -> None:
-    """An estimate of half a minute is shown within that time: a slower end would be wrong until the run is over."""
-    smoothed = _Smoothed()
-    assert smoothed.shown(End(10, "x"), 0.0, 0.0).seconds == 10
-    for now in range(1, 16):
-        shown = smoothed.shown(End(40.0 - now, "x"), 0.0, float(now)).seconds
-    assert shown == pytest.approx(25.0, abs=5.0)
-
-
-def test_earliest_end() -> None:
-    """No end is shown before the usual time of the last job, nor at once while a job takes longer than usual."""
-    rows: list[tuple[dict[str, Any], float]] = [
-        ({}, 0.0),
-        ({"last_create": 50.0}, 50.0),
-        ({"last_create": 50.0, "job_seconds": None}, 50.0),
-        ({"last_create": 50.0, "to_create": 2}, 110.0),
-        ({"ages": [20.0, 90.0]}, 40.0),
-        ({"ages": [90.0]}, 6.0),
-    ]
-    usual: dict[str, Any] = {"to_create": 0, "ages": [], "last_create": 0.0, "job_seconds": 60.0}
-    for settings, seconds in rows:
-        assert earliest_end(**usual | settings) == seconds, settings
-
-
 def test_what_jobs_usually_take() -> None:
     """Half of the jobs, and nine of ten, took at most so long; from that follows the end of all."""
     expected = Expected()
     expected.replace(float(seconds) for seconds in range(1, 11))
     assert expected.usual == (5.5, 9.0)
-    given: dict[str, Any] = {"to_create": 0, "queue": 0, "limits": FleetLimits(max_active=4), "now": 0.0}
+    given: dict[str, Any] = {"to_create": 0, "queue": 0, "limits": FleetLimits(max_active=4)}
     assert expected.end(ages=[1.5], **given) == End(4.0, "--max-active 4 decides")
     expected.replace([])
     expected.add(row(State.ABANDONED))  # nobody saw its job end

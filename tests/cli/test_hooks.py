@@ -10,17 +10,19 @@ from agentjobs_async import (
     CreateOutcome,
     JobCreated,
     JobPolled,
+    JobRef,
     NotFoundError,
     NotSentError,
     PollFailed,
     RejectedError,
+    ServerError,
     TransportError,
     WaitEnded,
     WaitStarted,
 )
 from agentjobs_async.batch import ActiveItem, BatchStats, JournalRow, State
 from agentjobs_async.cli._output.results import Change
-from agentjobs_async.cli.hooks import ItemChanges, JobChanges, OpenJobs, SilenceHook
+from agentjobs_async.cli.hooks import ItemChanges, JobChanges, OpenJobs, Polls, SilenceHook
 from tests.polled import REF
 
 JOB = AgentJob("job_1", "docs", "active")
@@ -92,6 +94,24 @@ def test_trouble() -> None:
     hook(PollFailed(REF, error, 7))
     hook(PollFailed(REF, error, 8))
     assert told[1:] == [Change("trouble", REF, error="cut; a read may be tried again")] * 2
+
+
+def test_a_service_that_is_gone() -> None:
+    """Two polls in a row without a usable answer, of whichever jobs, are trouble; any other answer ends it."""
+    other = JobRef("docs", "job_2")
+    polls, gone, busy = Polls(), TransportError("cut"), ServerError(503)
+    polls(PollFailed(REF, gone, 1))
+    assert polls.trouble is None
+    polls(PollFailed(other, busy, 1))
+    assert polls.trouble is busy
+    polls(PollFailed(other, asyncio.CancelledError(), 2))
+    assert polls.trouble is busy
+    for answer in (JobPolled(JOB, 2), PollFailed(other, NotFoundError(404), 3)):
+        polls(answer)
+        polls(PollFailed(REF, gone, 4))
+        assert polls.trouble is None
+        polls(PollFailed(REF, gone, 5))
+        assert polls.trouble is gone
 
 
 @pytest.mark.looptime

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from agentjobs_async.__main__ import main
+from agentjobs_async.batch import BatchItem
 from agentjobs_async.batch._store.file_lock import FileLock
 from agentjobs_async.cli.jobs import _journal_options
 from tests.aged import aged_journal
-from tests.cli.checks import LOCAL_TIME, Captured
+from tests.cli.checks import LOCAL_TIME, Captured, plan
 from tests.cli.stage import Child, EmulatorThread
 
 
@@ -237,15 +238,26 @@ def test_in_a_log(service: EmulatorThread, token: str, db: str) -> None:
 
 @pytest.mark.slow
 def test_at_a_terminal(service: EmulatorThread, token: str, db: str) -> None:
-    """A terminal shows it below the count, of several jobs of when one ends; the journal may be the environment's."""
+    """A terminal shows below the count when each job ends; the journal may be the environment's."""
     assert main(["create", "Another"]) == 0
     env = {**service.environment, "AGENTJOBS_JOURNAL": db}
-    for jobs, words in ([token], f"\nends {WORDS}"), ([token, service.job_ids[1]], f"an active job ends {WORDS}"):
-        with Child("wait", *jobs, env=env, terminal=True) as wait:
-            wait.until(words).send(signal.SIGINT)
-            assert wait.ended() == 130
-        assert f"active, ends {WORDS}" not in wait.stdout
-        assert "--journal" not in wait.stdout
+    tokens = [token, f"docs/{service.job_ids[1]}"]
+    with Child("wait", *tokens, env=env, terminal=True) as wait:
+        wait.until(f"\n{tokens[0]} ends {WORDS}").until(f"\n{tokens[1]} ends {WORDS}").send(signal.SIGINT)
+        assert wait.ended() == 130
+    assert f"active, ends {WORDS}" not in wait.stdout
+    assert "--journal" not in wait.stdout
+
+
+@pytest.mark.slow
+def test_nothing_is_told_while_polls_fail(service: EmulatorThread, token: str, db: str) -> None:
+    """Of a job whose polls fail no end is told, since it may have come, until a poll shows the job again."""
+    with Child("wait", token, "--journal", db, env=service.environment, terminal=True) as wait:
+        wait.until(f"\n{token} ends {WORDS}")
+        service.inject("503 forever on=get")
+        wait.until("no news").until("0 of 1 ended, ").until("0 of 1 ended, ").send(signal.SIGINT)
+        assert wait.ended() == 130
+    assert " ends " not in wait.stdout.partition("no news")[2]
 
 
 @pytest.mark.slow
@@ -268,7 +280,7 @@ def test_own_run(service: EmulatorThread) -> None:
         assert main(["create", prompt]) == 0
     tokens = [f"docs~.{job_id}" for job_id in service.job_ids]
     with Child("wait", *tokens, env=service.environment, terminal=True) as wait:
-        wait.until("20 of 21 ended").until("ends in about ").send(signal.SIGINT)
+        wait.until("20 of 21 ended").until(f"{tokens[-1]} ends in about ").send(signal.SIGINT)
         assert wait.ended() == 130
 
 
@@ -285,32 +297,32 @@ def test_an_unknown_job_has_not_ended(service: EmulatorThread, token: str) -> No
 
 @pytest.mark.slow
 def test_status_of_a_journal(tmp_path: Path, capsys: Captured) -> None:
-    """`status` tells people when an active job ends, in the view of the run, while a process works on the journal."""
+    """`status` tells when a run ends while its jobs are seen; else it says why nothing is known."""
     db = tmp_path / "run.db"
+    gone = tmp_path / "gone.db"
     asyncio.run(aged_journal(db, [7200.0] * 20, ages=[1.0]))
+    asyncio.run(aged_journal(gone, [7200.0] * 20, ages=[1000.0], unseen_seconds=900.0))
     assert main(["status", str(db)]) == 4
-    assert "an active job" not in capsys.readouterr().out
+    assert "ends about" not in capsys.readouterr().out
+    for journal, words in (db, "ends about "), (gone, "no active job was seen for 15 min: "):
+        owner = FileLock(journal)
+        assert main(["status", str(journal)]) == 4
+        head = capsys.readouterr().out.splitlines()[:3]
+        assert head[0].startswith("95 % [####")
+        assert head[1].startswith(words)
+        assert head[2] == "1 active  20 completed  median 2 h, 9 of 10 within 2 h"
+        owner.release()
+
+
+def test_status_before_the_first_answer(tmp_path: Path, capsys: Captured) -> None:
+    """While no job is active, nothing shows that the service answers, and no end is told."""
+    db = tmp_path / "run.db"
+    asyncio.run(aged_journal(db, [7200.0] * 20))
+    plan(str(db), BatchItem("new", "p", "docs"))
     owner = FileLock(db)
     assert main(["status", str(db)]) == 4
-    head = capsys.readouterr().out.splitlines()[:4]
-    assert head[0].startswith("95 % [####")
-    assert head[2:] == ["1 active  20 completed  median 2 h, 9 of 10 within 2 h", f"an active job ends {WORDS}"]
-    assert main(["status", str(db), "--format", "jsonl"]) == 4
-    assert "an active job" not in capsys.readouterr().out
+    assert capsys.readouterr().out.splitlines()[1] == "no estimate of the end yet"
     owner.release()
-
-
-@pytest.mark.slow
-def test_watched_journal(service: EmulatorThread, db: str) -> None:
-    """`status --watch`, and the end of a run that leaves jobs active, tell it as well."""
-    service.live(duration=3600)
-    with Child("run", "--yes", "Another", "--journal", db, env=service.environment) as run:
-        service.wait_for_requests(2)
-        with Child("status", "--watch", db) as watch:
-            watch.until(f"an active job ends {WORDS}")
-        run.send(signal.SIGINT)
-        assert run.ended() == 130
-    assert f"1 active, 20 completed\nan active job ends {WORDS}\nResume with:\n" in run.stderr
 
 
 def test_journal_options(monkeypatch: pytest.MonkeyPatch) -> None:

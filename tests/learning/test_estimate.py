@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from agentjobs_async import AgentJob, Estimate, History, JobRef, JobTracker, PollPolicy, wait_learned
-from agentjobs_async.learning.estimate import estimate_job, estimate_many
+from agentjobs_async.learning.estimate import estimate_job
 from agentjobs_async.testing import Emulator, JobScript
 from tests.learning.draws import history_of, two_humps
 from tests.polled import in_memory, living
@@ -62,27 +62,12 @@ async def test_without_durations_there_is_no_estimate() -> None:
             assert await tracker.estimate(created) is None
 
 
-def test_estimate_of_many() -> None:
-    """Of many jobs under way, half end within p50 and nine of ten within p90, whatever their ages."""
-    history = history_of([float(seconds) for seconds in range(100, 300)])
-    young, old = (history, 0.0), (history, 200.0)
-    assert estimate_many([]) is None
-    found = estimate_many([young] * 500 + [old] * 500)
-    assert found is not None
-    survival = history._survival()
-    for seconds, share in ((found.p50, 0.5), (found.p90, 0.9)):
-        active = (survival.at(seconds) + survival.at(200 + seconds) / survival.at(200)) / 2
-        assert 1 - active == pytest.approx(share, abs=0.03)
-
-
 def test_nothing_is_known_beyond_the_longest_duration() -> None:
-    """An estimate goes up to the longest known duration; for a job or jobs that may take longer there is none."""
+    """An estimate goes up to the longest known duration; for a job that may take longer there is none."""
     history, job = history_of([20.0] * 30), AgentJob("job_1", "docs", "active")
     assert history.quantile(0.9) <= 20
-    assert estimate_many([(history, 0.0)] * 5 + [(history, 30.0)] * 5) is None
     for age in (20.5, 30.0):
         assert estimate_job(history, job, age) is None
-        assert estimate_many([(history, age)] * 5) is None
 
 
 def test_estimate_in_words() -> None:

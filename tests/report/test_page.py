@@ -136,8 +136,7 @@ LARGE_TILES = """() => {
     const counts = Object.fromEntries(store.head.order.map((state) => [state, 100_000]));
     const times = { durations: [3599.2], intervals: [3599.2] };
     const figures = { ...figuresOf(store, report.all), ...times, counts, total: 900_000 };
-    const left = { all: 'about 1.3 h, 9 of 10 within 1.3 h' };
-    showTiles(tilesOf(figures, { ...store.head, left, pauses: [12, 3599.2] }), '');
+    showTiles(tilesOf(figures, { ...store.head, pauses: [12, 3599.2] }), '');
     const isOnOneLine = (node, start, end) => {
         const range = document.createRange();
         range.setStart(node, start);

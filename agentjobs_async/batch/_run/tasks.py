@@ -14,7 +14,7 @@ from attrs import evolve
 
 from agentjobs_async import AgentJobsError, AgentJobsSession, InvalidInputError, JournalError
 from agentjobs_async._loop.tasks import until_done
-from agentjobs_async.batch._learning import begin_learning, time_left
+from agentjobs_async.batch._learning import begin_learning
 from agentjobs_async.batch._run.context import ItemRun, Phase, RunContext
 from agentjobs_async.batch._run.slots import Slots
 from agentjobs_async.batch._run.throttle import REFUSED_SECONDS, throttles_of
@@ -211,13 +211,11 @@ class ItemTasks:
 
     def stats(self, *, stopped: bool = False) -> BatchStats:
         """Return a snapshot."""
-        refs = [item.ref for item in self.under_way() if item.ref is not None]
         return evolve(
             self.counts(),
             next_create=self._next_create(),
             stopped=stopped,
             paused_by=self._paused_by(),
-            left=time_left(self.context.session, refs),
         )
 
     def counts(self) -> BatchStats:

@@ -210,14 +210,6 @@ class Reader:
         unknown = select(_ROW.project_id, _ROW.updated_at).where(_ROW.state == State.UNKNOWN, became)
         return await self._ages(_ages_of_newest(unknown.subquery(), moment, most))
 
-    async def active_ages(self, seconds: float, most: int) -> list[tuple[str, float]]:
-        """Return project and age in seconds of up to `most` active jobs that were seen in the last `seconds`."""
-        moment = seconds_of(self._clock())
-        active = select(_ROW.project_id, (moment - _ROW.created_at).label("age")).where(
-            _ROW.state == State.ACTIVE, _ROW.created_at.is_not(None), _ROW.seen_at > moment - seconds
-        )
-        return await self._ages(active.order_by(_ROW.number).limit(most))
-
     async def active_silence(self) -> float | None:
         """Return the seconds since an active job was seen last, or its row changed; `None` where no job is active."""
         last = func.max(func.coalesce(_ROW.seen_at, _ROW.updated_at))

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from agentjobs_async import Estimate, JobRef
+from agentjobs_async import JobRef
 from agentjobs_async._text import local_time
 from agentjobs_async.cli._output.columns import columns_of, in_words, shortened
 from agentjobs_async.cli._output.screen import Screen
@@ -112,14 +112,6 @@ def show_advice(screen: Screen, advice: Mapping[str, int]) -> None:
     """Show what to do about errors, each advice once, with the number of items that it is for."""
     for words, number in advice.items():
         screen.notice(f"{words[:1].upper()}{words[1:]}{f' ({number:,} items)' if number > 1 else ''}.")
-
-
-def ends_in(left: Estimate, jobs: int = 2) -> str:
-    """Return in words when one of `jobs` active jobs ends: "an active job ends in about 2 min, 9 of 10 within 5 min".
-
-    With one job only, the words are "ends in ...", to follow its name.
-    """
-    return f"ends in {left}" if jobs == 1 else f"an active job ends in {left}"
 
 
 def _program() -> str:

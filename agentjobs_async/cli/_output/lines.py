@@ -7,7 +7,6 @@ from typing import Final, Protocol
 from agentjobs_async._text import shown_status
 from agentjobs_async.batch import JournalRow
 from agentjobs_async.cli._output.columns import in_words, shortened
-from agentjobs_async.cli._output.hints import ends_in
 from agentjobs_async.cli._output.outcomes import Outcome
 from agentjobs_async.cli._output.results import (
     Change,
@@ -73,7 +72,7 @@ class JobLines:
         elif not change.job.is_terminal:
             # The live view shows it as time passes: there, a line that stays would soon be wrong.
             left = None if self._screen.shows_live_view else change.left
-            told = [] if left is None else [f", {ends_in(left, 1)}"]
+            told = [] if left is None else [f", ends in {left}"]
             self._screen.line(token, " ", styled_status(shown_status(change.job.status)), *told)
 
     def end(self, result: Result) -> None:

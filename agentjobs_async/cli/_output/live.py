@@ -7,7 +7,6 @@ from typing import Final
 
 from attrs import frozen
 
-from agentjobs_async import Estimate
 from agentjobs_async._text import span
 from agentjobs_async.batch import State
 from agentjobs_async.batch._monitoring import WorkerState
@@ -83,7 +82,6 @@ class View:
         active: The items under way, or the oldest of them.
         end: When all have ended; `None` while that is not known.
         usual: The seconds that half of the jobs took at most, and nine of ten; `None` while that is not known.
-        left: How long the jobs under way have left; `None` while that is not known.
         elapsed: Seconds since the run began; `None` for another process.
         next_create: Seconds until the next create may go; `None` if that is not known.
         held_by: What holds back creates, in words; empty for nothing but a rate.
@@ -96,7 +94,6 @@ class View:
     active: Sequence[Active] = ()
     end: End | None = None
     usual: tuple[float, float] | None = None
-    left: Estimate | None = None
     elapsed: float | None = None
     next_create: float | None = None
     held_by: str = ""
@@ -140,8 +137,6 @@ def head_lines(view: View, width: int) -> Iterator[Line]:
     if view.open:
         yield ((_fitting(_end_in_words(view), width), "yellow" if view.trouble else ""),)
     yield _counts(view, width)
-    if view.left is not None and view.open and not view.trouble:
-        yield (shortened(f"an active job ends in {view.left}", width),)
 
 
 def in_one_line(view: View) -> str:
@@ -149,10 +144,9 @@ def in_one_line(view: View) -> str:
     share = f"{clock(view.now)} {_done_in(view)}: {', '.join(_counts_in_words(view.counts))}"
     if not view.open:
         return share if view.number(State.UNKNOWN) else f"{share}; all have ended"
-    left = [] if view.left is None or view.trouble else [f"an active job ends in {view.left}"]
     alive = [worker for worker in view.workers if not worker.is_dead]
     workers = [f"{len(alive)} worker{'' if len(alive) == 1 else 's'}"] if view.workers else []
-    return "; ".join([share, *_end_in_words(view), *left, *workers])
+    return "; ".join([share, *_end_in_words(view), *workers])
 
 
 def clock(moment: float) -> str:

@@ -45,7 +45,7 @@ function medianTile(name, ascending) {
   return { name, value: spanText(quantile(ascending, 0.5)), note };
 }
 
-function tilesOf(figures, { order, pauses: [pauses, paused], left }) {
+function tilesOf(figures, { order, pauses: [pauses, paused] }) {
   const { counts, total, durations, intervals, span } = figures;
   Object.keys(counts).forEach((state) => SHOWN_STATES.add(state));
   const outcomes = order
@@ -61,10 +61,6 @@ function tilesOf(figures, { order, pauses: [pauses, paused], left }) {
     { name: 'throughput', value: rate === null ? NONE : rateText(rate), note: rate === null ? '' : 'jobs ended' },
     { name: 'pauses by 429', value: grouped(pauses), note: pauses ? `${spanText(paused)} in all` : '' },
   ];
-  if (left) { // only of a live page
-    const [value, note] = left.all.split(', '); // "about 2 min" and "9 of 10 within 5 min"
-    times.push({ name: 'an active job ends in', value, note });
-  }
   return { outcomes, figures: times };
 }
 

@@ -3,21 +3,21 @@
 import asyncio
 import os
 import time
-from collections.abc import Mapping
 from contextlib import suppress
 from math import inf
 from typing import Any, Final
 
 from agentjobs_async import Estimate, History, JournalError
 from agentjobs_async.batch import Journal
-from agentjobs_async.batch._monitoring import ActiveJobs, workers_of
+from agentjobs_async.batch._learning import known_histories
+from agentjobs_async.batch._monitoring import unseen_for, workers_of
 from agentjobs_async.batch._store.rows import TO
 
 __all__ = ["Place", "TimeLeft", "status_of"]
 
 _AGES: Final = [0, *(round(10 * 1.15**step) for step in range(53))]
 """Ages of jobs in seconds, up to 4 h: nothing is known of older ones, and words say no more than such steps."""
-_FRESH_SECONDS: Final = 5.0  # for which words serve: jobs take minutes
+_FRESH_SECONDS: Final = 20.0  # for which words serve: a history of 200 durations changes slowly
 
 
 class Place:
@@ -89,42 +89,34 @@ async def _shown_workers(journal: Journal) -> list[dict[str, Any]] | None:
 
 
 class TimeLeft:
-    """When the active jobs of a journal will end.
+    """When each active job of a journal will end.
 
     Args:
         journal: The open journal.
     """
 
     def __init__(self, journal: Journal) -> None:
-        self._active = ActiveJobs(journal)
-        self._words: dict[str, Any] | None = None
+        self._journal = journal
+        self._words: dict[str, Any] = {}
         self._made_at = -_FRESH_SECONDS  # monotonic
-        self._histories: Mapping[str, History] = {}
-        """The histories of which `_by_project` was made."""
-        self._by_project: dict[str, list[str | None]] = {}
 
     async def words(self) -> dict[str, Any] | None:
-        """Return the words, made at most 5 s ago; `None` while nothing is known.
+        """Return the words, made at most 20 s ago; `None` while no process sees that the active jobs have not ended.
 
-        `all` has them for the active jobs together; `by_project` has a list for each project: the words for one job
-        from each age in `ages` on, in seconds.
+        `by_project` has a list for each project of which 20 durations are known: the words for one job from each age in
+        `ages` on, in seconds.
 
         Raises:
             JournalError: The journal can't be read.
         """
+        if await unseen_for(self._journal) is not None:
+            return None
         if time.monotonic() - self._made_at >= _FRESH_SECONDS:
             self._made_at = time.monotonic()
-            self._words = await self._made()
+            known = await known_histories(self._journal._entries)
+            by_project = {project: _texts_by_age(history) for project, history in known.items()}
+            self._words = {"ages": _AGES, "by_project": by_project}
         return self._words
-
-    async def _made(self) -> dict[str, Any] | None:
-        left = await self._active.time_left()
-        if left is None:
-            return None
-        if self._active.histories is not self._histories:
-            self._histories = self._active.histories
-            self._by_project = {project: _texts_by_age(history) for project, history in self._histories.items()}
-        return {"all": str(left), "ages": _AGES, "by_project": self._by_project}
 
 
 def _texts_by_age(history: History) -> list[str | None]:

@@ -1,6 +1,5 @@
 from attrs import evolve
 
-from agentjobs_async import Estimate
 from agentjobs_async.batch import State
 from agentjobs_async.batch._monitoring import WorkerState
 from agentjobs_async.cli._output.live import Active, End, View, head_lines, in_one_line, live_lines
@@ -128,14 +127,3 @@ def test_no_run_ends_in_no_time() -> None:
         assert shown(least)[1] == "no estimate of the end yet"
         assert shown(evolve(found, end=End(1.0, "x")))[1].endswith(", in 1 s")
     assert shown(view(items(1), elapsed=0.4))[0].startswith("97 % [")
-
-
-def test_time_left() -> None:
-    """Where the durations of jobs are known, it tells how long the active ones have left."""
-    found = view(items(20))
-    learned = evolve(found, left=Estimate(120.0, 300.0))
-    words = "an active job ends in about 2 min, 9 of 10 within 5 min"
-    lines = shown(learned, height=10)
-    assert lines[3] == words
-    assert len(lines) == 10
-    assert in_one_line(learned) == f"{in_one_line(found)}; {words}"
