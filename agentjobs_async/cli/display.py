@@ -21,9 +21,8 @@ from agentjobs_async.batch._run.tasks import SLOTS_KEPT
 from agentjobs_async.cli._output.hints import show_unknown
 from agentjobs_async.cli._output.lines import Lines
 from agentjobs_async.cli._output.live import Active, View, clock, in_one_line, live_lines
-from agentjobs_async.cli._output.out import Out
 from agentjobs_async.cli._output.outcomes import described
-from agentjobs_async.cli._output.results import Result, item_document, run_result
+from agentjobs_async.cli._output.results import Result, run_result
 from agentjobs_async.cli._output.screen import Screen
 from agentjobs_async.cli.estimates import Expected
 from agentjobs_async.cli.hooks import ItemChanges, Polls, Watched
@@ -40,7 +39,6 @@ class RunDisplay:
     Args:
         screen: The screen to write to.
         lines: Shows each change and each end.
-        out: The file that also receives each result; `None` for no file.
         limit: The number of items that the run starts; `None` for all.
 
     Attributes:
@@ -50,10 +48,9 @@ class RunDisplay:
         refused: The first error of an item whose job can't be read since the key is refused; `None` without one.
     """
 
-    def __init__(self, screen: Screen, lines: Lines, out: Out | None, *, limit: int | None = None) -> None:
+    def __init__(self, screen: Screen, lines: Lines, *, limit: int | None = None) -> None:
         self._screen = screen
         self._lines = lines
-        self._out = out
         self._limits = FleetLimits()
         self._polls = Polls()
         self._changes = ItemChanges(lines.change) if lines.shows_changes else None
@@ -87,22 +84,15 @@ class RunDisplay:
             counting.cancel()
 
     def show_result(self, result: BatchResult) -> None:
-        """Show how an item ended.
-
-        Raises:
-            AgentJobsError: The file for results cannot be written.
-        """
+        """Show how an item ended."""
         self._last_line_at = time.monotonic()
         if result.row is not None:
             self._expected.add(result.row)
             self._count_end(result.row.state)
         shown = run_result(result)
-        may_end = shown.outcome.is_unfinished and result.outcome is not Outcome.UNKNOWN  # in a later run
         self.advice.update([shown.advice] if shown.advice else [])
         if self.refused is None and isinstance(result.error, AuthError):
             self.refused = result.error
-        if self._out is not None:
-            (self._out.write if may_end else self._out.write_once)(item_document(shown))
         if self._changes is not None and result.ref is not None:
             self._changes.end(result.ref, result.row)
         if result.outcome is Outcome.TIMED_OUT:

@@ -12,7 +12,7 @@ import click
 
 from agentjobs_async import InvalidInputError, JournalError
 from agentjobs_async._text import one_line
-from agentjobs_async.batch import BatchResult, BatchWorker, FleetLimits, Journal, State
+from agentjobs_async.batch import BatchWorker, FleetLimits, Journal, State
 from agentjobs_async.batch.states import open_in
 from agentjobs_async.cli._input.limits import Duration, changed_limits, number_of, rate_of, rate_text, whole_of
 from agentjobs_async.cli._input.options import (
@@ -22,7 +22,6 @@ from agentjobs_async.cli._input.options import (
     OTHER_SERVICE,
     RUN_FOR,
     UNKNOWN_FOR,
-    WRITTEN_FILE,
     Read,
     WholeNumber,
     input_options,
@@ -37,7 +36,6 @@ from agentjobs_async.cli._input.service import Service, check_service
 from agentjobs_async.cli._input.tasks import Tasks, show_refused
 from agentjobs_async.cli._output.lines import ItemLines, JsonLines
 from agentjobs_async.cli._output.logs import LogLines
-from agentjobs_async.cli._output.out import Out
 from agentjobs_async.cli._output.outcomes import ExitCode, exit_code
 from agentjobs_async.cli._output.results import outcomes_of
 from agentjobs_async.cli._output.screen import Screen
@@ -132,9 +130,6 @@ async def _submit(
     unknown_for=UNKNOWN_FOR,
     timeout=kept_timeout("For each job, each time it is waited for; none waits for ever."),
 )
-@click.option(
-    "--out", metavar="FILE", type=WRITTEN_FILE, help="Append each result: as JSON Lines, or CSV by its suffix."
-)
 @click.option("--until-done", is_flag=True, help="End once every item of the journal has ended.")
 @RUN_FOR
 @service_options(emulator=True)
@@ -160,7 +155,6 @@ async def _work(
     service: Service,
     limits: Mapping[str, Any],
     chunks: int,
-    out: str | None,
     run_for: Duration | None,
     until_done: bool,
     as_json: bool,
@@ -170,21 +164,17 @@ async def _work(
     async with AsyncExitStack() as stack:
         screen = context.screen
         stack.enter_context(LogLines(screen, "agentjobs_async.batch", level=logging.CRITICAL).shown())
-        file = None if out is None else stack.enter_context(Out.opened(out))
         journal = await stack.enter_async_context(_shared(address))
         unknown_for = {name: value for name, value in limits.items() if name == "unknown_for"}
         shown = _limits_text(await changed_limits(journal, unknown_for))
-        if file is not None:
-            await file.start(journal)
-        display = RunDisplay(screen, JsonLines(screen) if as_json else ItemLines(screen), file)
+        display = RunDisplay(screen, JsonLines(screen) if as_json else ItemLines(screen))
         session = await stack.enter_async_context(service.session(screen.notice, hooks=display.hooks))
         await check_service(session, journal, screen.notice, other_service=other_service)
         stack.enter_context(_QueueLogs(screen).shown())
         screen.notice(f"Working on {journal.name}; {shown}. Ctrl-C stops.")
-        results: asyncio.Queue[BatchResult | None] = asyncio.Queue()
         kept = {name: limits.get(name, "kept") for name in ("max_sending", "timeout")}
-        worker = BatchWorker(session, journal, on_result=results.put_nowait, **kept)
-        await _work_off(context, worker, results, display, chunks=chunks, run_for=run_for, until_done=until_done)
+        worker = BatchWorker(session, journal, on_result=display.show_result, **kept)
+        await _work_off(context, worker, display, chunks=chunks, run_for=run_for, until_done=until_done)
         counts = await _ended_counts(journal) if until_done else None
     if counts is not None:
         screen.notice(tally(counts) if any(counts.values()) else "The journal holds no items.")
@@ -196,22 +186,19 @@ async def _work(
 async def _work_off(
     context: Context,
     worker: BatchWorker,
-    results: asyncio.Queue[BatchResult | None],
     display: RunDisplay,
     *,
     chunks: int,
     run_for: Duration | None,
     until_done: bool,
 ) -> None:
-    """Run the worker and show its results; a file of results that cannot be written stops it."""
+    """Run the worker until it is stopped, its time is up, or all items of the journal have ended."""
     stop = asyncio.Event()
 
     async def stopping() -> None:
         stop.set()
 
     async with worker, display.shown(worker, worker.journal):
-        showing = asyncio.create_task(_show_each(results, display))
-        showing.add_done_callback(lambda _: stop.set())
         looking = asyncio.create_task(_stop_at_the_end(worker, stop)) if until_done else None
         ending = None if run_for is None else asyncio.get_running_loop().call_later(run_for.seconds, stop.set)
         try:
@@ -221,9 +208,6 @@ async def _work_off(
             for timer in (looking, ending):
                 if timer is not None:
                     timer.cancel()
-            results.put_nowait(None)
-            await asyncio.wait([showing])
-        showing.result()
 
 
 async def _stop_at_the_end(worker: BatchWorker, stop: asyncio.Event) -> None:
@@ -243,11 +227,6 @@ async def _ended_counts(journal: Journal) -> Mapping[State, int] | None:
         if not open_in(counts):
             return counts
     return None
-
-
-async def _show_each(results: asyncio.Queue[BatchResult | None], display: RunDisplay) -> None:
-    while (result := await results.get()) is not None:
-        display.show_result(result)
 
 
 def _shared(address: str) -> Journal:

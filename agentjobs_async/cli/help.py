@@ -50,7 +50,6 @@ items of the journal. An ended line has the times of its item, its polls and
 tries, and a "context" if it has one: the fields of its record that are
 neither key nor part of the prompt. An item
 that is refused before it is planned has an ended line with number null.
---out gets the columns of export, each end of an item exactly once.
 """
 
 
@@ -150,10 +149,11 @@ class _Command(click.Command):
     context_class = Context
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; no file that an option names to be written is the journal, which comes first or by name."""
+        """Run the command; no file that an option names to be written is the journal, or the input that is read."""
         journal = ctx.params.get("place") or ctx.params.get("journal")
+        read = ctx.params.get("file")
         for parameter in self.params:
             file = ctx.params.get(parameter.name or "")
             if parameter.type is WRITTEN_FILE and file is not None:
-                check_file(parameter.opts[0], file, () if journal is None else journal_files(journal))
+                check_file(parameter.opts[0], file, () if journal is None else journal_files(journal), read)
         return super().invoke(ctx)

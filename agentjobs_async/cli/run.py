@@ -41,9 +41,8 @@ from agentjobs_async.cli._output.columns import shortened
 from agentjobs_async.cli._output.hints import show_lost_jobs
 from agentjobs_async.cli._output.lines import ItemLines, JobLines, JsonLines
 from agentjobs_async.cli._output.logs import LogLines
-from agentjobs_async.cli._output.out import Out
 from agentjobs_async.cli._output.outcomes import ExitCode, Outcome
-from agentjobs_async.cli._output.results import Result, item_document
+from agentjobs_async.cli._output.results import Result
 from agentjobs_async.cli._output.screen import Screen, Styled
 from agentjobs_async.cli.display import RunDisplay
 from agentjobs_async.cli.ending import Ending
@@ -76,12 +75,6 @@ def _run_options(command: Callable[..., int]) -> Any:
             LIMIT,
             RUN_FOR,
             tries_options(_RETRY_FAILED),
-            click.option(
-                "--out",
-                metavar="FILE",
-                type=WRITTEN_FILE,
-                help="Append each result, and earlier ones that it lacks: as JSON Lines, or CSV by its suffix.",
-            ),
             click.option(
                 "--report",
                 metavar="FILE",
@@ -174,7 +167,6 @@ async def _run(
     limits: Mapping[str, Any],
     max_tries: int | None,
     run_for: Duration | None,
-    out: str | None,
     report: str | None,
     as_json: bool,
     other_service: bool,
@@ -182,7 +174,7 @@ async def _run(
 ) -> int:
     """Plan the tasks and run the journal to its end; `settings` are those of `run_batch`.
 
-    The file of results, the session and the journal are opened in this order: invalid options leave no file.
+    The session is made before the journal is opened: invalid options leave no file.
     """
     if any(item.project_id is None for item in tasks.items):
         service.creating()
@@ -190,10 +182,9 @@ async def _run(
     async with AsyncExitStack() as stack:
         stack.enter_context(LogLines(screen, "agentjobs_async.batch", level=logging.CRITICAL).shown())
         report_file = None if report is None else ReportFile.of(report)
-        file = None if out is None else stack.enter_context(Out.opened(out))
         is_own = journal is None or own_journals.is_own(journal)
         lines = JsonLines(screen) if as_json else JobLines(screen) if is_own else ItemLines(screen)
-        display, jobs = RunDisplay(screen, lines, file, limit=settings["limit"]), OpenJobs()
+        display, jobs = RunDisplay(screen, lines, limit=settings["limit"]), OpenJobs()
         silence = SilenceHook(lambda: display.show_silence(service.base_url))
         session = await stack.enter_async_context(service.session(screen.notice, hooks=[*display.hooks, jobs, silence]))
         place = journal or stack.enter_context(own_journals.new_journal(temporary=service.emulated))
@@ -202,12 +193,12 @@ async def _run(
         await _show_lost_jobs(screen, service, opened)
         kept = await kept_limits(screen, opened, limits)
         to_wait = service.wait_options(kept.timeout, as_json=as_json)
-        to_resume = _to_resume(service, settings, run_for=run_for, out=out, report=report, as_json=as_json)
+        to_resume = _to_resume(service, settings, run_for=run_for, report=report, as_json=as_json)
         ending = Ending(context, opened, jobs, lines, display, to_resume, to_wait, max_tries, is_own, as_json)
         context.interruption.last_words.append(ending.last_words)
         if report_file is not None:  # whatever ends the run, and before the journal is closed
             stack.push_async_callback(report_file.write_at_the_end, opened, screen)
-        open_run = _Run(context, session, opened, display, file, ending, settings, run_for)
+        open_run = _Run(context, session, opened, display, ending, settings, run_for)
         return await open_run.to_the_end(await open_run.plan(tasks))
 
 
@@ -222,14 +213,12 @@ def _to_resume(
     settings: Mapping[str, Any],
     *,
     run_for: Duration | None,
-    out: str | None,
     report: str | None,
     as_json: bool,
 ) -> list[str]:
     """Return the options with which `agentjobs resume` continues in the same way; the journal keeps the limits."""
     given = {
         "--max-failures": settings["max_failures"],
-        "--out": out,
         "--report": report,
         "--for": None if run_for is None else run_for.text,
     }
@@ -240,13 +229,12 @@ def _to_resume(
 
 @frozen
 class _Run:
-    """A run whose session, journal and file of results are open."""
+    """A run whose session and journal are open."""
 
     context: Context
     session: AgentJobsSession
     journal: Journal
     display: RunDisplay
-    out: Out | None
     ending: Ending
     settings: Mapping[str, Any]
     run_for: Duration | None
@@ -267,7 +255,9 @@ class _Run:
         """Run the journal to its end, and return the exit code."""
         if self.ending.max_tries != 1:
             await self.journal.retry(where=Where(states=FAILED), max_tries=self.ending.max_tries)
-        await self._write_known(refusals)
+        if self.ending.as_json:  # people have read them already
+            for refusal in refusals:
+                self.ending.lines.end(Result(None, Outcome.REFUSED, refusal.key, error=refusal.words))
         fault: Exception | None = None
         try:
             await self._take_results()
@@ -275,31 +265,13 @@ class _Run:
             fault = error
         return await self.ending.show(refusals, fault)
 
-    async def _write_known(self, refusals: Sequence[Refusal]) -> None:
-        """Write the ends of earlier runs that the file does not have, and the refusals of this one."""
-        results = [Result(None, Outcome.REFUSED, refusal.key, error=refusal.words) for refusal in refusals]
-        if self.out is not None:
-            await self.out.start(self.journal)
-            await self.out.fill(self.journal)
-            for result in results:
-                self.out.write_once(item_document(result))
-        if self.ending.as_json:  # people have read them already
-            for result in results:
-                self.ending.lines.end(result)
-
     async def _take_results(self) -> None:
-        async with AsyncExitStack() as stack:
-            if self.out is not None:
-                await stack.enter_async_context(self.out.filled_at_a_fault(self.journal))
-            batch = await stack.enter_async_context(run_batch(self.session, (), journal=self.journal, **self.settings))
+        async with run_batch(self.session, (), journal=self.journal, **self.settings) as batch:
             await self.context.interruption.run_until_stop(
                 self._show_each(batch),
                 lambda: self._stop(batch),
                 None if self.run_for is None else self.run_for.seconds,
             )
-        may_lack = self.run_for is not None or self.context.interruption.exit_code is not None
-        if self.out is not None and may_lack:
-            await self.out.fill_soon(self.journal)
 
     async def _show_each(self, batch: Batch) -> None:
         async with self.display.shown(batch, self.journal):

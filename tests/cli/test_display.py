@@ -42,7 +42,7 @@ async def test_queue_of_the_rate(db: str) -> None:
         await journal.add([BatchItem(f"b{number}", "x", "api") for number in range(2)])
         rate = Rate(1, per=3600)
         for create_rate, queue in ((rate, 3), (evolve(rate, scope="all"), 5)):
-            display = RunDisplay(screen(), ItemLines(screen()), None)
+            display = RunDisplay(screen(), ItemLines(screen()))
             await journal.set_limits(FleetLimits(create_rate=create_rate))
             await display._count(journal)
             assert display._queue == queue
@@ -59,7 +59,7 @@ async def test_results_need_no_queries(db: str, count: int, monkeypatch: pytest.
         reads[str(statement)] += 1
         return await read(database, statement)
 
-    display = RunDisplay(screen(), JsonLines(screen()), None)
+    display = RunDisplay(screen(), JsonLines(screen()))
     async with (
         Emulator(script=JobScript(duration=0.01)) as emulator,
         emulator.session(project_id="docs", hooks=display.hooks) as session,
@@ -78,7 +78,7 @@ async def test_results_need_no_queries(db: str, count: int, monkeypatch: pytest.
 async def test_a_log_that_is_silent(db: str, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
     """A log in which nothing ends gets a line of the whole from time to time."""
     monkeypatch.setattr("agentjobs_async.cli.display._QUIET_SECONDS", 0.0)
-    display = RunDisplay(screen(), ItemLines(screen()), None, limit=1)
+    display = RunDisplay(screen(), ItemLines(screen()), limit=1)
     async with Journal.open(db) as journal:
         await journal.add([BatchItem(f"a{number}", "x", "docs") for number in range(3)])
         run = BatchWorker(AgentJobsSession("http://127.0.0.1:9", "key", project_id="docs"), journal)
@@ -97,7 +97,7 @@ def test_no_end_while_the_service_is_gone() -> None:
         (NotSentError("nothing was sent", "refused"), False),
         (CreateOutcomeUnknownError("cut"), False),
     ):
-        display = RunDisplay(screen(), ItemLines(screen()), None)
+        display = RunDisplay(screen(), ItemLines(screen()))
         display._counts = {State.PLANNED: 1, State.ACTIVE: 1}
         display._expected.replace([60.0])
         run = OneItem(State.ACTIVE, paused_by)
@@ -118,7 +118,7 @@ def test_silence_of_the_server(capsys: Captured) -> None:
         (State.SENDING, None, 1),
         (State.ACTIVE, None, 1),
     ):
-        display = RunDisplay(screen(), ItemLines(screen()), None)
+        display = RunDisplay(screen(), ItemLines(screen()))
         display._run = OneItem(state, paused_by)
         display.show_silence("http://127.0.0.1:9")
         told = capsys.readouterr().err

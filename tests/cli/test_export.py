@@ -5,7 +5,7 @@ from pathlib import Path
 
 from agentjobs_async.__main__ import main
 from tests.cli.checks import Captured
-from tests.cli.stage import EmulatorThread
+from tests.cli.stage import Child, EmulatorThread
 
 TABLE = """id,title,note
 7,Start,=1+2
@@ -112,14 +112,14 @@ def test_fields_named_as_columns(service: EmulatorThread, tmp_path: Path, capsys
     fields = {"key": "a", "context.key": "b", "context.context.key": "c", "owner": 7}
     columns = {"context.key": "a", "context.context.key": "b", "context.context.context.key": "c", "owner": 7}
     (tmp_path / "tasks.jsonl").write_text(json.dumps({"title": "One", **fields}))
-    out, text = str(tmp_path / "out.jsonl"), str(tmp_path / "out.csv")
+    text = str(tmp_path / "out.csv")
     arguments = ["--file", str(tmp_path / "tasks.jsonl"), "--prompt", "{title}", "--journal", db, "--json"]
-    assert main(["run", *arguments, "--out", out]) == 0
+    assert main(["run", *arguments]) == 0
     ended = [event for event in map(json.loads, capsys.readouterr().out.splitlines()) if event["event"] == "ended"]
     assert [event["context"] for event in ended] == [fields]
     assert main(["status", db, "--format", "jsonl"]) == 0
     assert main(["export", db, "--format", "jsonl"]) == 0
-    for line in [*capsys.readouterr().out.splitlines(), Path(out).read_text()]:
+    for line in capsys.readouterr().out.splitlines():
         assert json.loads(line).items() >= {"key": "1", **columns}.items()
     assert main(["report", db, "--out", text]) == 0
     for row in (*exported(capsys, db), *csv.DictReader(io.StringIO(Path(text).read_text()))):
@@ -137,31 +137,21 @@ def test_own_columns_beside_any_input(service: EmulatorThread, tmp_path: Path, c
     assert service.emulator.agents_started.total() == 1
 
 
-def test_results_as_csv(service: EmulatorThread, tmp_path: Path, capsys: Captured, db: str) -> None:
-    """A file of results that is CSV has a header, and each end of an item once, after a torn line as well."""
+def test_beside_a_run(service: EmulatorThread, tasks: Path, tmp_path: Path, db: str) -> None:
+    """While a run is at work on a file, its items are written as they stand; the run takes no notice."""
+    service.live(duration=3600)
+    service.live("failed", prompt="p1")
     out = tmp_path / "results.csv"
-    given = ["=cmd()", "two\nlines", "three", "--yes", "--journal", db, "--out", str(out)]
-    service.live("failed", prompt="three")
-    assert main(["run", *given]) == 1
-    whole = out.read_text()
-    assert whole.count("\n") == 4
-    out.write_text(whole[:-7])
-    for _ in range(2):
-        assert main(["resume", db, "--out", str(out)]) == 1
-        assert sorted(out.read_text().splitlines()) == sorted(whole.splitlines())
-    records = {record["key"]: record for record in csv.DictReader(io.StringIO(whole))}
-    assert (records["1"]["prompt"], records["2"]["prompt"]) == ("'=cmd()", "two\\nlines")
-    assert [(records[key]["state"], records[key]["tries"]) for key in "123"] == [
-        ("completed", "1"),
-        ("completed", "1"),
-        ("failed", "1"),
-    ]
-    assert main(["resume", db, "--retry-failed", "--out", str(out)]) == 4
-    assert [record["tries"] for record in csv.DictReader(out.read_text().splitlines()) if record["key"] == "3"] == [
-        "1",
-        "2",
-    ]
-    (foreign := tmp_path / "foreign.csv").write_text("a,b\n")
-    assert main(["resume", db, "--out", str(foreign)]) == 2
-    assert "has other columns" in capsys.readouterr().err
-    assert foreign.read_text() == "a,b\n"
+    with Child("run", "--file", str(tasks), "--journal", db, env=service.environment) as child:
+        child.until("k1 failed")
+        service.wait_for_polls(3)
+        for _ in range(2):
+            assert main(["export", db, "--out", str(out)]) == 0
+            states = {row["key"]: row["state"] for row in csv.DictReader(out.read_text().splitlines())}
+            assert states == {"k0": "active", "k1": "failed", "k2": "active"}
+        service.complete()
+        assert child.ended() == 1
+    assert main(["export", db, "--out", str(out)]) == 0
+    states = {row["key"]: row["state"] for row in csv.DictReader(out.read_text().splitlines())}
+    assert states == {"k0": "completed", "k1": "failed", "k2": "completed"}
+    assert set(service.emulator.agents_started.values()) == {1}

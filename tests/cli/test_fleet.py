@@ -85,18 +85,16 @@ def test_the_unknown_ones(service: EmulatorThread, tasks: Path, url: str, capsys
     assert state_of(url, "k1") == [("completed",)]
 
 
-def test_until_done(service: EmulatorThread, tasks: Path, url: str, capsys: Captured, tmp_path: Path) -> None:
+def test_until_done(service: EmulatorThread, tasks: Path, url: str, capsys: Captured) -> None:
     """With --until-done a worker ends when every item has ended, by whichever worker, with the exit code of all."""
     service.live("failed", prompt="p1")
     assert main(["worker", "--until-done", "--journal", url]) == 0
     assert "The journal holds no items." in capsys.readouterr().err
     assert submit(url, tasks) == 0
-    out = tmp_path / "results.jsonl"
-    assert main(["worker", "--until-done", "--journal", url, "--out", str(out)]) == 1
+    assert main(["worker", "--until-done", "--journal", url]) == 1
     told = capsys.readouterr()
     assert "1 failed, 2 completed" in told.err
     assert "Stopped" not in told.err
-    assert len(out.read_text().splitlines()) == 3
     assert main(["worker", "--until-done", "--journal", url]) == 1
     assert service.emulator.agents_started == {"p0": 1, "p1": 1, "p2": 1}
 
@@ -144,36 +142,23 @@ def test_the_database_is_gone_for_a_while(service: EmulatorThread, tasks: Path, 
     assert service.emulator.agents_started == {"p0": 1, "p1": 1, "p2": 1}
 
 
-def test_live_view(service: EmulatorThread, tasks: Path, url: str, tmp_path: Path) -> None:
-    """On a terminal a worker shows the items under way; results go to a file as well."""
+def test_live_view(service: EmulatorThread, tasks: Path, url: str) -> None:
+    """On a terminal a worker shows the items under way."""
     service.live(duration=3600)
     service.live("failed", prompt="p0")
     assert submit(url, tasks) == 0
-    out = tmp_path / "results.jsonl"
-    with Child("worker", "--journal", url, "--out", str(out), env=service.environment, terminal=True) as worker:
+    with Child("worker", "--journal", url, env=service.environment, terminal=True) as worker:
         service.wait_for_polls(3)  # until then two may be active that are not the last two
         worker.until("k0 \x1b[1;31mfailed").until("PULL REQUEST").until("2 active").send(signal.SIGINT)
         assert worker.ended() == 130
-    assert json.loads(out.read_text())["state"] == "failed"
     assert SECRET not in re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", worker.stdout)
     assert state_of(url, "k1") == [("active",)]
 
 
-def test_results_that_can_not_be_written(service: EmulatorThread, tasks: Path, url: str) -> None:
-    """A worker whose file for results is on a full disk names it, gives back what has not ended, and ends."""
+def test_a_worker_for_machines(service: EmulatorThread, tasks: Path, url: str) -> None:
+    """A worker speaks the documented lines of JSON too."""
     assert submit(url, tasks) == 0
-    with Child("worker", "--journal", url, "--out", "/dev/full", env=service.environment) as worker:
-        assert worker.ended() == 4
-    assert "Error: --out: /dev/full can't be written: No space left on device" in worker.stderr
-    assert "Traceback" not in worker.stderr
-
-
-def test_a_worker_for_machines(service: EmulatorThread, tasks: Path, url: str, tmp_path: Path) -> None:
-    """A worker speaks the documented lines of JSON too, and takes away a line that an earlier one has torn."""
-    out = tmp_path / "results.jsonl"
-    out.write_text('{"key": "before"}\n{"key": "to')
-    assert submit(url, tasks) == 0
-    with Child("worker", "--journal", url, "--json", "--out", str(out), env=service.environment) as worker:
+    with Child("worker", "--journal", url, "--json", env=service.environment) as worker:
         for _ in range(3):
             worker.until('"event": "ended"')
             worker.stdout = worker.stdout.replace('"event": "ended"', '"event": "end"', 1)
@@ -182,8 +167,6 @@ def test_a_worker_for_machines(service: EmulatorThread, tasks: Path, url: str, t
     events = [json.loads(line) for line in worker.stdout.splitlines()]
     of_one = [(event["event"], event["number"]) for event in events if event.get("key") == "k1"]
     assert of_one == [("created", 2), ("status", 2), ("end", 2)]
-    assert [json.loads(line)["key"] for line in out.read_text().splitlines()].index("before") == 0
-    assert len(out.read_text().splitlines()) == 4
 
 
 def test_a_server_that_is_not_there(tasks: Path, capsys: Captured) -> None:

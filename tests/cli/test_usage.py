@@ -107,7 +107,7 @@ WRONG = {
     "status --watch": "--watch shows one journal to people",
     "status --watch run.db --format jsonl": "--watch shows one journal to people",
     # results
-    "run --out /nowhere/results x": "--out: /nowhere/results is no file in a directory that exists",
+    "run --report /nowhere/page x": "--report: /nowhere/page is no file in a directory that exists",
 }
 """Words of the error by the command."""
 

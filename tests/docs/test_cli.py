@@ -42,7 +42,7 @@ async def test_batch(emulator: Emulator, tmp_path: Path) -> None:
     code, printed = await shell(_soon(BATCH), tmp_path)
     assert code == 4
     assert "unknown" in printed
-    assert len((tmp_path / "results.jsonl").read_text(encoding="utf-8").splitlines()) == 2
+    assert len((tmp_path / "results.csv").read_text(encoding="utf-8").splitlines()) == 3
     assert (await shell(SETTLING, tmp_path))[0] == 0
     assert emulator.agents_started["Document page 8"] == 1
 

@@ -74,7 +74,7 @@ async def open_for_run(journal: str, *, own: bool, max_tries: int | None) -> Asy
     """Open the journal of a run, and remove the file after the block if nothing needs it.
 
     That is a new one in which nothing was planned; and one of a run without `--journal`, if all of its items have
-    ended, none would be tried again, and no error leaves the block: resuming it can still complete a file of results.
+    ended, none would be tried again, and no error leaves the block.
 
     Args:
         journal: The file or URL.

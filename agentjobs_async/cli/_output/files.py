@@ -3,6 +3,7 @@
 import os
 import secrets
 import stat
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -14,21 +15,24 @@ from agentjobs_async._text import one_line
 _ANY_MODE: Final = 0o666  # of a new file: the umask takes from it
 
 
-def check_file(option: str, file: str, journal: Iterable[str]) -> None:
+def check_file(option: str, file: str, journal: Iterable[str], read: str | None = None) -> None:
     """Raise the error of a file that can't be written or must not be, before anything is opened.
 
     Args:
         option: The option that names it.
         file: Its path; it need not exist.
         journal: The paths of the journal's files, which need not exist either.
+        read: The path of the input; `-` is standard input; `None` for none.
 
     Raises:
-        InvalidInputError: It is one of the journal's files, whatever its path; or it is a directory, or in none that
-            exists.
+        InvalidInputError: It is one of the journal's files or the input, whatever its path; or it is a directory, or in
+            none that exists.
     """
     name = f"{option}: {one_line(file, 200)}"
     if any(_is_same(file, each) for each in journal):
         raise InvalidInputError(f"{name} is the journal, and would be lost: name another file")
+    if read is not None and _would_replace(file, read):
+        raise InvalidInputError(f"{name} is the input, and would be lost: name another file")
     if Path(file).is_dir() or not Path(os.path.realpath(file)).parent.is_dir():
         raise InvalidInputError(f"{name} is no file in a directory that exists")
 
@@ -90,6 +94,14 @@ def _in_place(file: str, found: os.stat_result) -> str | int | None:
             if os.path.samestat(found, os.fstat(own)):
                 return os.dup(own)
     return None if stat.S_ISREG(found.st_mode) else file
+
+
+def _would_replace(file: str, read: str) -> bool:
+    """Return whether a file that is read is a regular one, and writing `file` would replace it."""
+    with suppress(OSError, AttributeError, ValueError):  # one of them is missing; standard input is closed, or no file
+        found = os.fstat(sys.stdin.fileno()) if read == "-" else Path(read).stat()
+        return stat.S_ISREG(found.st_mode) and os.path.samestat(found, Path(file).stat())
+    return False
 
 
 def _is_same(one: str, other: str) -> bool:

@@ -9,7 +9,7 @@ from attrs import frozen
 from agentjobs_async import AgentJob, CreateOutcomeUnknownError, Estimate, JobRef, WaitTimeoutError
 from agentjobs_async.cli._output.outcomes import Outcome, advice_of, reason_of
 from agentjobs_async.cli._output.tables import Entry
-from agentjobs_async.report.items import COLUMNS, document, time_text, without_error
+from agentjobs_async.report.items import COLUMNS, time_text, without_error
 from agentjobs_async.report.texts import link_or_none
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Change:
 
 @frozen
 class Result:
-    """How one prompt, task or job ended: what every line, table and file of results is made of.
+    """How one prompt, task or job ended: what every line and table of results is made of.
 
     Attributes:
         number: Its place among the prompts, tasks or jobs, from 1; `None` for what was refused before it was planned.
@@ -172,14 +172,6 @@ def change_document(change: Change) -> Document:
 
 def result_document(result: Result) -> Document:
     """Return the end of an item or of a job as an event: its columns by their names, and the context as an object."""
-    context = None if result.row is None else result.row.context
-    found = {name: value for name, value in item_document(result).items() if name in COLUMNS}
-    more = {} if context is None else {"context": dict(context)}
-    return _event("ended", result.ref, status=result.status, **found, **more)
-
-
-def item_document(result: Result) -> Document:
-    """Return what each column has of a result, then its context; of what has no row, only what is known."""
     known = {
         "number": None,  # its place in the journal, which its row knows
         "key": result.key,
@@ -189,10 +181,13 @@ def item_document(result: Result) -> Document:
         "error": result.error or without_error(result.outcome, None),
         "prompt": result.prompt,
     }
-    if result.row is None:
-        return known
-    found = document(result.row)
-    return found | {name: value for name, value in known.items() if value is not None or name == "error"}
+    row = result.row
+    if row is None:
+        return _event("ended", result.ref, status=result.status, **known)
+    columns = {name: column.of(row) for name, column in COLUMNS.items()}
+    columns |= {name: value for name, value in known.items() if value is not None or name == "error"}
+    context = {} if row.context is None else {"context": dict(row.context)}
+    return _event("ended", result.ref, status=result.status, **columns, **context)
 
 
 def summary_document(outcomes: Mapping[Outcome, int], exit_code: int) -> Document:

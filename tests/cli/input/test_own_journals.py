@@ -1,4 +1,5 @@
 import asyncio
+import csv
 import json
 import re
 import signal
@@ -221,11 +222,11 @@ def test_a_job_whose_time_is_up(
 
 
 def test_tasks_of_a_file(service: EmulatorThread, state_directory: Path, tmp_path: Path) -> None:
-    """JSON Lines, limits and a file of results work without --journal too."""
-    tasks, out = tmp_path / "tasks", tmp_path / "out"
+    """JSON Lines, limits and a report work without --journal too."""
+    tasks, table = tmp_path / "tasks", tmp_path / "out.csv"
     tasks.write_text('{"key": "k", "prompt": "a x"}\n{"key": "l", "prompt": "b x", "project": "web"}\n')
-    assert main(["run", "--file", str(tasks), "--limit", "1", "--out", str(out)]) == 4
-    assert main(["resume", str(the_journal(state_directory)), "--out", str(out)]) == 0
-    assert [json.loads(line)["key"] for line in out.read_text().splitlines()] == ["k", "l"]
+    assert main(["run", "--file", str(tasks), "--limit", "1"]) == 4
+    assert main(["resume", str(the_journal(state_directory)), "--report", str(table)]) == 0
+    assert [row["key"] for row in csv.DictReader(table.read_text().splitlines())] == ["k", "l"]
     assert {request.project_id for request in service.emulator.requests} == {"docs", "web"}
     assert left(state_directory) == []

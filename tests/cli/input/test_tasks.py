@@ -97,17 +97,13 @@ def test_key_and_prompt_from_fields(tmp_path: Path) -> None:
 def test_other_fields_are_the_context(service: EmulatorThread, tmp_path: Path, capsys: Captured, db: str) -> None:
     """Fields that are neither key nor part of the prompt come back with the results of this run and of its journal."""
     (tmp_path / "a.csv").write_text("id,title,owner,cost\n7,Index,Ada,\n")
-    out = tmp_path / "out.jsonl"
     arguments = ["--file", str(tmp_path / "a.csv"), "--key", "id", "--prompt", "Document {title}", "--journal", db]
-    assert main(["run", *arguments, "--out", str(out)]) == 0
+    assert main(["run", *arguments, "--json"]) == 0
     context = {"owner": "Ada", "cost": ""}
-    assert json.loads(out.read_text()).items() >= context.items()
-    capsys.readouterr()
-    assert main(["status", db, "--format", "jsonl"]) == 0
+    *_, ended, _ = map(json.loads, capsys.readouterr().out.splitlines())
+    assert ended["context"] == context
+    assert main(["export", db, "--format", "jsonl"]) == 0
     assert json.loads(capsys.readouterr().out).items() >= context.items()
-    out.unlink()
-    assert main(["resume", db, "--out", str(out)]) == 0
-    assert json.loads(out.read_text()).items() >= context.items()
     assert service.emulator.agents_started == {"Document Index": 1}
 
 

@@ -12,7 +12,7 @@ from tests.cli.checks import Captured
 from tests.cli.stage import Child, EmulatorThread
 from tests.rows import failures
 
-WRITING = ("report run.db --out", "export run.db --out", "resume run.db --out", "resume run.db --report")
+WRITING = ("report run.db --out", "export run.db --out", "resume run.db --report")
 
 
 @pytest.fixture
@@ -40,11 +40,36 @@ def test_never_the_journal(place: Path, capsys: Captured, monkeypatch: pytest.Mo
         assert {file: file.read_bytes() for file in place.iterdir() if file.is_file()} == before
 
     paths = ("run.db", f"../{place.name}/run.db", str(place / "run.db"), "alias/run.db", "link", "hard", "run.db-wal")
-    named = (f"{command} {path}" for command in (*WRITING, "worker run.db --out") for path in paths)
-    unmade = (
-        f"run x --journal new.db {option} {path}" for option in ("--out", "--report") for path in ("soon", "new.db")
-    )
+    named = (f"{command} {path}" for command in WRITING for path in paths)
+    unmade = (f"run x --journal new.db --report {path}" for path in ("soon", "new.db"))
     assert failures(check, *named, *unmade, "export --out run.db", "report link --out run.db.lock") == {}
+
+
+def test_never_the_input(place: Path, service: EmulatorThread, capsys: Captured) -> None:
+    """No report takes the place of the file of the prompts, by any path, on standard input too; nothing is sent."""
+    (place / "tasks").write_text("one\n")
+    (place / "alias").symlink_to(place)
+    (place / "link").symlink_to("tasks")
+    (place / "hard").hardlink_to("tasks")
+    before = {file: file.read_bytes() for file in place.iterdir() if file.is_file()}
+    requests = service.emulator.requests
+
+    def check(read: str, path: str, stdin: str | None = None) -> None:
+        descriptor = None if stdin is None else os.open(stdin, os.O_RDONLY)
+        with Child("run", "--file", read, "--report", path, env=service.environment, stdin=descriptor) as child:
+            assert child.ended() == 2
+        if descriptor is not None:
+            os.close(descriptor)
+        assert child.stderr == f"Error: --report: {path} is the input, and would be lost: name another file\n"
+        assert {file: file.read_bytes() for file in place.iterdir() if file.is_file()} == before
+
+    paths = ("tasks", f"../{place.name}/tasks", str(place / "tasks"), "alias/tasks", "link", "hard")
+    assert failures(lambda path: check("tasks", path), *paths) == {}
+    assert failures(lambda read: check(read, "tasks"), "link", "hard") == {}
+    assert failures(lambda read: check(read, "link", "tasks"), "-", "/dev/stdin") == {}
+    assert service.emulator.requests == requests
+    assert main(["run", "--file", "tasks", "--report", "other.csv"]) == 0
+    assert capsys.readouterr().err.endswith("The report is in other.csv.\n")
 
 
 def test_a_file_is_replaced_whole(place: Path) -> None:
@@ -63,7 +88,7 @@ def test_a_file_is_replaced_whole(place: Path) -> None:
 
     (place / "link").symlink_to("old")
     try:
-        assert failures(check, *(command for command in WRITING if command != "resume run.db --out")) == {}
+        assert failures(check, *WRITING) == {}
     finally:
         os.umask(umask)
     assert list(place.glob(".*")) == []
