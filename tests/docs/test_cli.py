@@ -1,3 +1,4 @@
+import csv
 import re
 from pathlib import Path
 
@@ -96,10 +97,11 @@ async def test_table(emulator: Emulator, tmp_path: Path) -> None:
     assert emulator.agents_started == {}
     assert (await shell(f"{_soon(run)} --journal run.db", tmp_path))[0] == 0
     assert (await shell(EXPORT, tmp_path))[0] == 0
-    results = (tmp_path / "results.csv").read_text(encoding="utf-8").splitlines()
-    assert [line.split(",")[:4] for line in results[1:]] == [
-        ["7", "Start", "Install it", "completed"],
-        ["8", "End", "Remove it", "completed"],
+    with (tmp_path / "results.csv").open(encoding="utf-8") as results:
+        ends = [(row["key"], row["state"], row["prompt"]) for row in csv.DictReader(results)]
+    assert ends == [
+        ("7", "completed", "Document Start: Install it"),
+        ("8", "completed", "Document End: Remove it"),
     ]
     assert emulator.agents_started == {"Document Start: Install it": 1, "Document End: Remove it": 1}
 

@@ -31,7 +31,7 @@ async def test_plan(emulator: Emulator, tmp_path: Path) -> None:
 
 
 async def test_commands(emulator: Emulator, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """The commands start each row's agent once, name what needs a person, settle it, and write the table again."""
+    """The commands start each row's agent once, name what needs a person, settle it, and write the results."""
     emulator.script(JobScript(duration=0))
     emulator.script(JobScript(duration=0, job_id="job_k3f9x2_004012"), prompt="Document Billing 4012 in docs/4012.md")
     await emulator.inject("500 agent=no", prompt="Document Import 4011 in docs/4011.md")
@@ -51,6 +51,6 @@ async def test_commands(emulator: Emulator, tmp_path: Path, capfd: pytest.Captur
     code, printed = await shell(EXPORT, tmp_path)
     assert (code, capfd.readouterr().err) == (0, EXPORTED.replace("10,000", "13"))
     with (tmp_path / "results.csv").open(encoding="utf-8") as results:
-        ends = {row["title"]: row["state"] for row in csv.DictReader(results)}
-    assert (len(ends), set(ends.values())) == (13, {"completed"})
+        ends = {row["key"]: (row["state"], row["owner"]) for row in csv.DictReader(results)}
+    assert (len(ends), set(ends.values())) == (13, {("completed", "cy"), ("completed", "ann")})
     assert set(emulator.agents_started.values()) == {1}
