@@ -146,16 +146,14 @@ def head_line(source: Source, **more: str) -> str:
     """Return what a page knows besides its rows, as one line of JSON.
 
     `journal` is its name, `address` what commands name, `service` the options that lead them to its service, `made` the
-    time in milliseconds since the epoch, `pauses` how often the server asked for no create and for how many seconds,
-    `order` the states as they are shown, and `commands` what can be done about an item, by its state. A live page has
-    `more`.
+    time in milliseconds since the epoch, `order` the states as they are shown, and `commands` what can be done about an
+    item, by its state. A live page has `more`.
     """
     head = {
         "journal": shown(source.journal.name, MAX_NAME_LENGTH),
         "address": source.journal.address,
         "service": list(source.service),
         "made": round(source.made_at * 1000),
-        "pauses": source.pauses,
         "order": list(State),
         "commands": COMMANDS,
         **more,

@@ -45,7 +45,6 @@ class Figures:
             as far as the journal knows.
         first: When the first create was sent; `None` before.
         last: When the last item ended; `None` before.
-        pauses: How often the server asked for no create of a project, and for how many seconds in all.
     """
 
     counts: Counter[State]
@@ -53,7 +52,6 @@ class Figures:
     intervals: Sequence[float]
     first: datetime | None
     last: datetime | None
-    pauses: tuple[int, float]
 
     @property
     def total(self) -> int:
@@ -77,13 +75,12 @@ class Figures:
 
     @property
     def times(self) -> list[Tile]:
-        """Durations, how late ends were noticed, throughput, and how long the service asked to wait."""
-        rate, (pauses, paused_seconds) = self.per_hour, self.pauses
+        """Durations, how late ends were noticed, and throughput."""
+        rate = self.per_hour
         return [
             _median("duration", self.durations),
             _median("noticed within", self.intervals),
             Tile("throughput", *((_NONE, "") if rate is None else _rate_text(rate))),
-            Tile("pauses by 429", f"{pauses:,}", f"{span_text(paused_seconds)} in all" if pauses else ""),
         ]
 
 
@@ -139,7 +136,7 @@ class Tally:
             if row.polls:
                 self._intervals.append(duration / row.polls)
 
-    def figures(self, pauses: tuple[int, float] = (0, 0.0)) -> Figures:
-        """Return the figures of all rows so far, and of `pauses`, as in `Figures`."""
+    def figures(self) -> Figures:
+        """Return the figures of all rows so far."""
         durations, intervals = sorted(self._durations), sorted(self._intervals)
-        return Figures(self._counts, durations, intervals, self._first, self._last, pauses)
+        return Figures(self._counts, durations, intervals, self._first, self._last)

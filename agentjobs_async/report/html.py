@@ -91,7 +91,7 @@ async def write_html(source: Source, stream: TextIO) -> None:
             tally.add(row)
     document.end()
     data = base64.b64encode(document.whole()).decode()  # inert in HTML
-    figures = tally.figures(source.pauses)
+    figures = tally.figures()
     stream.writelines(rendered(source, page_parts(), figures, await plain_rows(source.journal), data))
 
 

@@ -33,7 +33,7 @@ async def write_markdown(source: Source, stream: TextIO) -> None:
     async for row in source.journal.rows():
         tally.add(row)
         table.add(row)
-    figures = tally.figures(source.pauses)
+    figures = tally.figures()
     head = [*_head(source, figures), *_chart_lines(figures.counts)]
     stream.writelines(f"{line}\n" for line in table.lines(head))
 

@@ -20,14 +20,12 @@ class Source:
         journal: The open journal.
         prompts: Whether the report shows the prompts.
         service: The options that lead a command to the journal's service; none before its first run.
-        pauses: How often the server asked for no create of a project, and for how many seconds in all.
         made_at: The time of the report, in seconds since the epoch, by this process's clock.
     """
 
     journal: Journal
     prompts: bool = True
     service: Sequence[str] = ()
-    pauses: tuple[int, float] = (0, 0.0)
     made_at: float = field(factory=time.time)
 
     @classmethod
@@ -38,5 +36,4 @@ class Source:
             InvalidInputError: The journal is not open.
             JournalError: The journal can't be read.
         """
-        entries = journal._entries
-        return cls(journal, prompts, options_to(await entries.service()), await entries.pauses())
+        return cls(journal, prompts, options_to(await journal._entries.service()))

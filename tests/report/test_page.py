@@ -136,7 +136,7 @@ LARGE_TILES = """() => {
     const counts = Object.fromEntries(store.head.order.map((state) => [state, 100_000]));
     const times = { durations: [3599.2], intervals: [3599.2] };
     const figures = { ...figuresOf(store, report.all), ...times, counts, total: 900_000 };
-    showTiles(tilesOf(figures, { ...store.head, pauses: [12, 3599.2] }), '');
+    showTiles(tilesOf(figures, store.head), '');
     const isOnOneLine = (node, start, end) => {
         const range = document.createRange();
         range.setStart(node, start);

@@ -397,17 +397,13 @@ class Entries(Reader):
         A longer pause stands, unless a clock recorded it that was ahead.
         """
         moment, column = seconds_of(self._clock()), PAUSES.c
-        new = self._database.backend.insert(PAUSES).values(
-            project=project_id or "", set_at=moment, until=moment + seconds, times=1, seconds=seconds
-        )
-        given = new.excluded
+        pausing = self._database.backend.insert(PAUSES)
+        pausing = pausing.values(project=project_id or "", set_at=moment, until=moment + seconds)
+        given = pausing.excluded
         trusted = column.set_at < given.set_at + SKEW_SECONDS
         until = case((and_(trusted, column.until > given.until), column.until), else_=given.until)
-        goes_on = and_(trusted, column.until > given.set_at)  # 429s of creates in flight together are one pause
-        longer = case((goes_on, until - column.until), else_=given.seconds)
-        changed = {"times": column.times + case((goes_on, 0), else_=1), "seconds": column.seconds + longer}
-        changed |= {"set_at": given.set_at, "until": until}
-        await self._database.write(new.on_conflict_do_update(index_elements=[column.project], set_=changed))
+        changed = {"set_at": given.set_at, "until": until}
+        await self._database.write(pausing.on_conflict_do_update(index_elements=[column.project], set_=changed))
 
     async def flush(self) -> None:
         """Wait for all queued writes, including those whose callers were cancelled, and take claims back."""

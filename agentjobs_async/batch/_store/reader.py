@@ -234,12 +234,6 @@ class Reader:
         found = await self._database.read(select(pause.project, (pause.until - begun).label("left")).where(current))
         return legible(lambda: {text_or_none(row.project) or None: float(row.left) for row in found})
 
-    async def pauses(self) -> tuple[int, float]:
-        """Return how often the server asked for no create of a project, and for how many seconds in all."""
-        pauses = select(func.sum(PAUSES.c.times).label("times"), func.sum(PAUSES.c.seconds).label("seconds"))
-        row = (await self._database.read(pauses))[0]
-        return legible(lambda: (int(row.times or 0), float(row.seconds or 0)))
-
     async def _ages(self, statement: Select[Any]) -> list[tuple[str, float]]:
         found = await self._database.read(statement)
         return legible(lambda: [(text_of(row.project_id), max(float(row.age), 0.0)) for row in found])

@@ -169,13 +169,8 @@ PAUSES: Final = Table(
     Column("project", String, primary_key=True),
     Column("set_at", Float(53), nullable=False),
     Column("until", Float(53), nullable=False),
-    Column("times", Integer, nullable=False),
-    Column("seconds", Float(53), nullable=False),
 )
-"""Until when the service asked for no create of a project; `""` stands for a session without a project.
-
-`times` is how often it asked while it had not asked before, `seconds` how long it asked for in all.
-"""
+"""Until when the service asked for no create of a project; `""` stands for a session without a project."""
 MOVES: Final = Table(
     "agentjobs_moves",
     METADATA,

@@ -45,7 +45,7 @@ function medianTile(name, ascending) {
   return { name, value: spanText(quantile(ascending, 0.5)), note };
 }
 
-function tilesOf(figures, { order, pauses: [pauses, paused] }) {
+function tilesOf(figures, { order }) {
   const { counts, total, durations, intervals, span } = figures;
   Object.keys(counts).forEach((state) => SHOWN_STATES.add(state));
   const outcomes = order
@@ -59,7 +59,6 @@ function tilesOf(figures, { order, pauses: [pauses, paused] }) {
     medianTile('duration', durations),
     medianTile('noticed within', intervals),
     { name: 'throughput', value: rate === null ? NONE : rateText(rate), note: rate === null ? '' : 'jobs ended' },
-    { name: 'pauses by 429', value: grouped(pauses), note: pauses ? `${spanText(paused)} in all` : '' },
   ];
   return { outcomes, figures: times };
 }

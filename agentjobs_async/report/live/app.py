@@ -111,7 +111,7 @@ class _Board:
         page = page_parts(scripts, "'self'", ("page.css", "live.css"))
         is_open = not self.access.reading_needs_token
         source = await Source.of(self.journal, prompts=self.prompts)
-        figures = Tally().figures(source.pauses if is_open else (0, 0.0))
+        figures = Tally().figures()
         rows: list[JournalRow] = []
         if is_open:
             await self._feed.place.check()

@@ -44,7 +44,7 @@ class ChangeFeed:
 
     def __init__(self, journal: Journal, *, prompts: bool = True) -> None:
         self.log: Log = Log()
-        self.status: dict[str, Any] = {"workers": None, "pauses": (0, 0.0), "trouble": None, "left": None}
+        self.status: dict[str, Any] = {"workers": None, "trouble": None, "left": None}
         self._time_left = TimeLeft(journal)
         self._journal = journal
         self._prompts = prompts

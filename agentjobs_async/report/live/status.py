@@ -1,4 +1,4 @@
-"""What pages show besides the rows: where the journal is, its workers and pauses, and when active jobs will end."""
+"""What pages show besides the rows: where the journal is, its workers, and when active jobs will end."""
 
 import asyncio
 import os
@@ -56,7 +56,7 @@ def _file_at(journal: Journal) -> tuple[int, int] | None:
 
 
 async def status_of(journal: Journal) -> dict[str, Any]:
-    """Return the `workers`, the `pauses`, and the `trouble`, in words, of a journal that `move_journal` has moved.
+    """Return the `workers`, and the `trouble`, in words, of a journal that `move_journal` has moved.
 
     Raises:
         JournalError: The journal can't be read.
@@ -64,7 +64,6 @@ async def status_of(journal: Journal) -> dict[str, Any]:
     move = (await journal._entries.moves()).get(TO)
     return {
         "workers": await _shown_workers(journal),
-        "pauses": await journal._entries.pauses(),
         "trouble": None if move is None else str(move.error(journal.name)),
     }
 
