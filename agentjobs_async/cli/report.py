@@ -44,8 +44,7 @@ _ANY: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - what the use
     "--format",
     "form",
     type=click.Choice(FORMATS),
-    help="A page; a table; Chrome's trace events; JUnit's XML; or Markdown.  "
-    "[default: by the suffix of --out, else html]",
+    help="A page, a table, or a line for each item.  [default: by the suffix of --out, else html]",
 )
 def report(journal: str, out: str | None, form: str | None, *, prompts: bool) -> int:
     """Write what the journal FILE holds as a page to look at, which fetches nothing, or as a file for other programs.
@@ -113,8 +112,8 @@ async def _write_to_screen(context: Context, journal: str, form: str, *, prompts
     text = StringIO()
     async with Journal.open(journal, read_only=True) as opened:
         await write_report(opened, text, format=form, prompts=prompts)
-    # An escape by `raw_text` would end the trace's being JSON.
-    told = without_commands_in_json(text.getvalue()) if form == "trace" else text.getvalue()
+    # An escape by `raw_text` would end a line's being JSON.
+    told = without_commands_in_json(text.getvalue()) if form == "jsonl" else text.getvalue()
     context.screen.raw_text(told)
     return ExitCode.COMPLETED
 

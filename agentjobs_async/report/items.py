@@ -1,4 +1,4 @@
-"""What is shown of an item: the one table of its columns, and the one writer of CSV.
+"""What is shown of an item: the one table of its columns, and the writers of CSV and JSON Lines.
 
 Every file and every document of an item has these columns by these names in this order, then those of its context. It
 reads no journal and needs no extra, so that jobs without a journal are shown with it as well.
@@ -34,6 +34,7 @@ __all__ = [
     "time_text",
     "without_error",
     "write_csv",
+    "write_jsonl",
 ]
 
 _WITHOUT_ERROR: Final = {"failed": "the agent failed", "archived": "the job was archived"}
@@ -138,3 +139,9 @@ async def write_csv(source: "Source", stream: "TextIO") -> None:
     async for row in source.journal.rows():
         found = document(row, prompts=source.prompts)
         stream.write(csv_line(cell_text(found.get(name)) for name in names))
+
+
+async def write_jsonl(source: "Source", stream: "TextIO") -> None:
+    """Write all rows as JSON objects, one per line."""
+    async for row in source.journal.rows():
+        stream.write(f"{json.dumps(document(row, prompts=source.prompts))}\n")

@@ -7,24 +7,21 @@ from typing import Final, TextIO
 from agentjobs_async import InvalidInputError
 from agentjobs_async.batch import Journal
 from agentjobs_async.report.html import check_installed, write_html
-from agentjobs_async.report.items import write_csv
-from agentjobs_async.report.junit import write_junit
+from agentjobs_async.report.items import write_csv, write_jsonl
 from agentjobs_async.report.markdown import write_markdown
 from agentjobs_async.report.source import Source
-from agentjobs_async.report.trace import write_trace
 
 __all__ = ["FORMATS", "check_format", "format_of", "write_report"]
 
 _WRITERS: Final[dict[str, Callable[[Source, TextIO], Awaitable[None]]]] = {
     "html": write_html,
-    "csv": write_csv,
-    "trace": write_trace,
-    "junit": write_junit,
     "markdown": write_markdown,
+    "csv": write_csv,
+    "jsonl": write_jsonl,
 }
 FORMATS: Final = tuple(_WRITERS)
 """The formats of a report, the default first."""
-_SUFFIXES: Final = {".csv": "csv", ".md": "markdown", ".xml": "junit", ".json": "trace"}
+_SUFFIXES: Final = {".md": "markdown", ".csv": "csv", ".jsonl": "jsonl"}
 
 
 def format_of(file: str) -> str:
@@ -54,9 +51,8 @@ async def write_report(journal: Journal, stream: TextIO, *, format: str = "html"
     Args:
         journal: The open journal.
         stream: Open for text, best in UTF-8.
-        format: `html`, one page to look at, which fetches nothing (needs the extra `report`); `csv`, for spreadsheets;
-            `trace`, trace events for Chrome and Perfetto; `junit`, a case for each item, for build servers; or
-            `markdown`, at most 1 MiB, such as a summary of a step on GitHub.
+        format: `html`, one page to look at, which fetches nothing (needs the extra `report`); `markdown`, at most
+            1 MiB, such as a summary of a step on GitHub; `csv`, for spreadsheets; or `jsonl`, a JSON object per item.
         prompts: Whether the prompts are shown; `markdown` never shows them. Errors of a server may quote one.
 
     Raises:

@@ -1,4 +1,5 @@
 import csv
+import json
 from io import StringIO
 from pathlib import Path
 
@@ -20,6 +21,21 @@ async def test_csv(tmp_path: Path) -> None:
     assert rows[0]["prompt"] == "Document the page 1"
     assert rows[0]["ended_at"].endswith("Z")
     assert "Document the page" not in await report_of(tmp_path / "run.db", format="csv", prompts=False)
+
+
+async def test_json_lines(tmp_path: Path) -> None:
+    """Each item is a JSON object of the same columns, its texts as they are, without the prompts where wanted."""
+    path = tmp_path / "run.db"
+    prompt = f"=1+1 \x1b[31m\u202e {'x' * 40_000}"
+    async with Journal.open(path) as journal:
+        context = {"tags": ["p"], "state": "Ohio"}
+        await journal.add([BatchItem("a", prompt, "docs", context), BatchItem("b", "y", "docs")])
+    first, second = map(json.loads, (await report_of(path, format="jsonl")).splitlines())
+    assert list(first) == [*COLUMNS, "tags", "context.state"]
+    assert (first["key"], first["prompt"], first["tags"], first["context.state"]) == ("a", prompt, ["p"], "Ohio")
+    assert list(second) == list(COLUMNS)
+    for line in (await report_of(path, format="jsonl", prompts=False)).splitlines():
+        assert list(json.loads(line)) == [name for name in COLUMNS if name != "prompt"]
 
 
 async def test_formulas(tmp_path: Path) -> None:

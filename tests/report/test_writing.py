@@ -13,15 +13,15 @@ from tests.report.stage import report_of
 
 
 async def test_empty_journal(tmp_path: Path) -> None:
-    """A journal without items has a report in every format."""
+    """A journal without items has a report in every format; one of a line per item is empty."""
     async with Journal.open(tmp_path / "run.db"):
         pass
-    assert [form for form in FORMATS if await report_of(tmp_path / "run.db", format=form) == ""] == []
+    assert [form for form in FORMATS if await report_of(tmp_path / "run.db", format=form) == ""] == ["jsonl"]
 
 
 async def test_unknown_format(tmp_path: Path) -> None:
     """A format that does not exist is refused before anything is read."""
-    with pytest.raises(InvalidInputError, match="format must be one of html, csv"):
+    with pytest.raises(InvalidInputError, match="format must be one of html, markdown, csv, jsonl, not"):
         await write_report(Journal.open(tmp_path / "run.db"), StringIO(), format="pdf")
 
 
@@ -44,13 +44,13 @@ async def test_postgresql(database: str) -> None:
         await journal.add([BatchItem("k", "p", "docs")])
     async with Journal.open(database, read_only=True) as journal:
         stream = StringIO()
-        await write_report(journal, stream, format="trace")
-        assert json.loads(stream.getvalue())["traceEvents"] == []
+        await write_report(journal, stream, format="jsonl")
+        assert json.loads(stream.getvalue())["key"] == "k"
         await write_report(journal, page := StringIO())
         assert "1 item<" in page.getvalue()
 
 
 def test_format_of_a_file() -> None:
     """The suffix of a file names the format; a page is the default."""
-    wanted = {"a.html": "html", "a": "html", "A.CSV": "csv", "summary.md": "markdown", "t.xml": "junit"}
+    wanted = {"a.html": "html", "a": "html", "A.CSV": "csv", "summary.md": "markdown", "t.jsonl": "jsonl"}
     assert {file: format_of(file) for file in wanted} == wanted

@@ -150,11 +150,11 @@ def test_a_file_is_not_changed(service: EmulatorThread, tmp_path: Path, db: str)
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("_on_github")
-def test_trace_stays_json(service: EmulatorThread, db: str, capsys: Captured) -> None:
-    """A trace in a log gives no command, and is JSON."""
+def test_report_stays_json(service: EmulatorThread, db: str, capsys: Captured) -> None:
+    """A report of JSON Lines in a log gives no command, and is JSON."""
     assert main(["run", "--yes", "##[add-mask]b c", "--journal", db]) == 0
     capsys.readouterr()
-    assert main(["report", db, "--format", "trace"]) == 0
+    assert main(["report", db, "--format", "jsonl"]) == 0
     written = capsys.readouterr().out
     assert "##[" not in written
     assert "##[add-mask]b" in json.dumps(json.loads(written))
@@ -180,7 +180,7 @@ def test_no_command_of_a_key(service: EmulatorThread, tmp_path: Path, capsys: Ca
     main(["run", "--file", str(tasks), "--yes", "--json"])
     main(["resolve", "--journal", db, HOSTILE, "--abandon"])
     main(["export", db])
-    for form in ("html", "csv", "trace", "junit", "markdown"):
+    for form in ("html", "markdown", "csv", "jsonl"):
         main(["report", db, "--format", form])
     main(["get", HOSTILE])
     printed = capsys.readouterr()
