@@ -1,10 +1,11 @@
 """How quickly does a browser show the report of 100,000 items, as a file and as the live page?
 
-Of the file: its size, the CPU time to write it, and the time until it can be used in a browser. Of the live page: the time
-until its first rows, opened while the journal is still being read and later, and from the commit of a change to its row
-on the page. Each is the median of five visits, but for the first.
+Of the file: its size, the CPU time to write it, the time until it can be used in a browser, and the longest one from a
+letter in the search to the rows that have the text, the first letter half a second later. Of the live page: the time until
+its first rows, opened while the journal is still being read and later, and from the commit of a change to its row on the
+page. Each is the median of five visits, but for the first.
 
-docs/reports.md quotes the live page.
+docs/reports.md quotes the size, the search and the live page.
 
     pip install -e '.[test,browser,cli]'
     python benchmarks/bench_report.py
@@ -79,9 +80,25 @@ async def make(path: Path, count: int) -> None:
         database.commit()
 
 
+# Types a text into the search; returns the seconds that its slowest letter took to be drawn.
+SEARCH = """async (text) => {
+    const search = document.getElementById('search');
+    const drawn = () => new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+    let slowest = 0;
+    for (let length = 1; length <= text.length; length += 1) {
+        const started = performance.now();
+        search.value = text.slice(0, length);
+        search.dispatchEvent(new Event('input', { bubbles: true }));
+        await drawn();
+        slowest = Math.max(slowest, performance.now() - started);
+    }
+    return slowest / 1000;
+}"""
+
+
 async def of_file(browser: Browser, path: Path) -> dict[str, str]:
     """Write the page, and open it."""
-    page, started, usable = path.with_suffix(".html"), time.process_time(), []
+    page, started, usable, searched = path.with_suffix(".html"), time.process_time(), [], []
     async with Journal.open(path, read_only=True) as journal:
         with page.open("w", encoding="utf-8") as stream:
             await write_report(journal, stream)
@@ -90,10 +107,13 @@ async def of_file(browser: Browser, path: Path) -> dict[str, str]:
         async with visit(browser, page.as_uri(), viewport={"width": 1280, "height": 900}) as seen:
             await seen.page.wait_for_selector("html[data-ready]", state="attached")
             usable.append(await seen.page.evaluate("performance.now() / 1000"))
+            await asyncio.sleep(0.5)
+            searched.append(await seen.page.evaluate(SEARCH, "page-77"))
     return {
         "the file": f"{page.stat().st_size / 2**20:.1f} MiB",
         "written with": f"{seconds:.2f} s of CPU",
         "usable in a browser after": f"{median(usable):.2f} s",
+        "searched within": f"{median(searched):.2f} s",
     }
 
 

@@ -1,28 +1,25 @@
 """What a page reads on as it grows: the compressed document of all rows, and the log of what has changed since."""
 
 import asyncio
-import json
-import math
 import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from secrets import token_hex
 from typing import Any, Final
 
-from attrs import Factory, define, field
+from attrs import define, field
 
 from agentjobs_async.batch import JournalRow
-from agentjobs_async.report.columns import MOST_TEXT, block_line, head_line, most_prompt
+from agentjobs_async.report.columns import block_line, head_line
 from agentjobs_async.report.source import Source
 
-__all__ = ["SMALLEST", "Document", "Log"]
+__all__ = ["Document", "Log"]
 
-SMALLEST: Final = 9
-"""The level of a document that is written once, and mailed."""
-_QUICK: Final = 5  # where a page waits for it: the smallest would take three times as long
+_LEVEL: Final = 5  # the highest one takes twice as long, and saves half a percent
 _GZIP: Final = 31  # zlib's name for a gzip header around the largest window
-_MEMORY: Final = 9
+_MEMORY: Final = 6  # with more, one code would serve several columns, which have little in common
+_BLOCK_ROWS: Final = 2000  # a column of fewer is packed less well
+_BLOCK_CHARACTERS: Final = 4_000_000  # of prompts: a block of longer ones has fewer rows
 _MOST_DIGITS: Final = 19  # of a position in an id: Python would read one of any length
-_BLOCK_ROWS: Final = 8192  # rows have most in common with their neighbours; 16 MB of JSON with the longest prompts
 
 
 @define(eq=False)
@@ -42,28 +39,16 @@ class _Growing:
         self._news = asyncio.Event()
 
 
-def _packer(document: "Document") -> Any:
-    return zlib.compressobj(document.level, zlib.DEFLATED, _GZIP, _MEMORY)
-
-
 @define(eq=False)
 class Document(_Growing):
     """Lines of JSON, gzipped: the head, and the rows in blocks.
 
     Attributes:
-        level: That of the compression.
-        most_bytes: The most bytes that it may have: prompts are cut, to one character at least, to keep it.
         rows: The number of rows in it.
     """
 
-    level: int = _QUICK
-    most_bytes: float = math.inf
     rows: int = field(default=0, init=False)
-    _bytes: int = field(default=0, init=False)
-    _rows_left: int = field(default=0, init=False)
-    _most_prompt: int = field(default=MOST_TEXT, init=False)
-    _is_cut: bool = field(default=False, init=False)
-    _packer: Any = field(default=Factory(_packer, takes_self=True), init=False)
+    _packer: Any = field(factory=lambda: zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP, _MEMORY), init=False)
     _pieces: list[bytes] = field(factory=list, init=False)
     _is_ended: bool = field(default=False, init=False)
 
@@ -75,29 +60,25 @@ class Document(_Growing):
         Raises:
             JournalError: The journal can't be read.
         """
-        if math.isfinite(self.most_bytes):  # else no prompt is cut for the size, and no block has a share of it
-            self._rows_left = sum((await source.journal.counts()).values())
         self.add_line(head_line(source, **more))
         rows: list[JournalRow] = []
         async for page in source.journal.rows().pages():
             yield page
             rows += page
-            if len(rows) >= (_BLOCK_ROWS if self.rows else 1):  # the first ones at once: a live page waits for them
+            if not self.rows or _fill_a_block(rows):  # the first ones at once: a live page waits for them
                 await self.add(rows, prompts=source.prompts)
                 rows = []
         if rows:
             await self.add(rows, prompts=source.prompts)
-        if self._is_cut:
-            self.add_line(json.dumps({"cut": True}))
 
     async def add(self, rows: Sequence[JournalRow], *, prompts: bool = True) -> None:
         """Add a block of rows, on a thread: the loop may be that of a batch, whose polls would stand still."""
-        self._grow(await asyncio.to_thread(self._fitting, rows, prompts=prompts))
+        self._grow(await asyncio.to_thread(lambda: self._packed(block_line(rows, prompts=prompts))))
         self.rows += len(rows)
 
     def add_line(self, line: str) -> None:
         """Add a line."""
-        self._grow(_packed(self._packer, line))
+        self._grow(self._packed(line))
 
     def end(self) -> None:
         """End the document where it is."""
@@ -120,34 +101,18 @@ class Document(_Growing):
                 return
             await news.wait()
 
-    def _fitting(self, rows: Sequence[JournalRow], *, prompts: bool) -> bytes:
-        """Pack a block, with its prompts cut so far that it takes no more than its share of what is left."""
-        # The first ones, which are read most, may take the share of a whole block.
-        share = min(max(len(rows), _BLOCK_ROWS) / max(self._rows_left, 1), 1)
-        most_bytes = (self.most_bytes - self._bytes) * share
-        self._rows_left -= len(rows)
-        longest = min(max((len(row.prompt) for row in rows), default=0), MOST_TEXT)
-        most = min(self._most_prompt, max(longest, 1))
-        while True:
-            packer = self._packer.copy()
-            piece = _packed(packer, block_line(rows, prompts=prompts, most=most))
-            if len(piece) <= most_bytes or most == 1 or not prompts:
-                self._is_cut |= prompts and any(len(row.prompt) > most_prompt(row, most) for row in rows)
-                more = most * 4 // 3 + 1 if len(piece) < most_bytes * 0.95 else most  # for the rows that follow
-                self._packer, self._most_prompt = packer, more if most < longest else MOST_TEXT
-                return piece
-            most = max(most * (3 if len(piece) < most_bytes * 1.1 else 2) // 4, 1)
+    def _packed(self, line: str) -> bytes:
+        # Flushed, so that a page can read the line at once.
+        piece: bytes = self._packer.compress(f"{line}\n".encode()) + self._packer.flush(zlib.Z_SYNC_FLUSH)
+        return piece
 
     def _grow(self, piece: bytes) -> None:
         self._pieces.append(piece)
-        self._bytes += len(piece)
         self.wake()
 
 
-def _packed(packer: Any, line: str) -> bytes:
-    # Flushed, so that a page can read the line at once.
-    piece: bytes = packer.compress(f"{line}\n".encode()) + packer.flush(zlib.Z_SYNC_FLUSH)
-    return piece
+def _fill_a_block(rows: Sequence[JournalRow]) -> bool:
+    return len(rows) >= _BLOCK_ROWS or sum(len(row.prompt) for row in rows) >= _BLOCK_CHARACTERS
 
 
 @define(eq=False)

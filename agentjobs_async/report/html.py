@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
+from itertools import accumulate
 from typing import Any, Final, TextIO
 
 from attrs import frozen
@@ -13,7 +14,7 @@ from attrs import frozen
 from agentjobs_async._extras import extra_named
 from agentjobs_async.batch import Journal, JournalRow, State
 from agentjobs_async.report.commands import commands_of
-from agentjobs_async.report.document import SMALLEST, Document
+from agentjobs_async.report.document import Document
 from agentjobs_async.report.figures import Figures, Tally
 from agentjobs_async.report.source import Source
 from agentjobs_async.report.texts import link_or_none, shown
@@ -22,10 +23,9 @@ __all__ = ["SCRIPTS", "Page", "check_installed", "page_parts", "plain_rows", "re
 
 SCRIPTS: Final = ("texts.js", "store.js", "figures.js", "charts.js", "timeline.js", "table.js", "panel.js", "page.js")
 """The scripts of the page, in the order in which they use each other."""
-_MOST_BYTES: Final = 2_130_000  # of the document of all rows: with scripts and plain rows, the file has 3 MiB then
 _PLAIN_ROWS: Final = 200  # of those that need a person, for who has no scripts
 _PLAIN_STATES: Final = (State.UNKNOWN, State.FAILED)
-_PLAIN_CHARACTERS: Final = 200  # of a prompt or an error in such a row
+_PLAIN_CHARACTERS: Final = 1_000_000  # of their prompts and errors: of longer ones, fewer rows are shown
 
 
 @frozen
@@ -85,7 +85,7 @@ def check_installed() -> None:
 
 async def write_html(source: Source, stream: TextIO) -> None:
     """Write the page of all rows."""
-    tally, document = Tally(), Document(SMALLEST, _MOST_BYTES)
+    tally, document = Tally(), Document()
     async for rows in document.read(source):
         for row in rows:
             tally.add(row)
@@ -96,11 +96,12 @@ async def write_html(source: Source, stream: TextIO) -> None:
 
 
 async def plain_rows(journal: Journal) -> list[JournalRow]:
-    """Return the rows that are shown to who has no scripts: the first ones of those that need a person."""
+    """Return the rows that are shown to who has no scripts: the first ones of those that need a person, each whole."""
     rows: list[JournalRow] = []
     for state in _PLAIN_STATES:
         rows += await journal._entries.page(0, state=state, newest=True, size=_PLAIN_ROWS - len(rows))
-    return rows
+    lengths = accumulate(len(row.prompt) + len(row.error or "") for row in rows)
+    return [row for row, length in zip(rows, lengths, strict=True) if row is rows[0] or length <= _PLAIN_CHARACTERS]
 
 
 def rendered(
@@ -128,7 +129,7 @@ def rendered(
         .get_template("page.html.j2")
         .generate(
             page=page,
-            name=shown(source.journal.name, _PLAIN_CHARACTERS) if is_named else "Journal",
+            name=shown(source.journal.name) if is_named else "Journal",
             made_at=datetime.fromtimestamp(source.made_at, UTC),
             figures=figures,
             rows=rows,
@@ -138,7 +139,7 @@ def rendered(
                 for state in _PLAIN_STATES
                 if figures.counts[state]
             ],
-            shown=lambda text: shown(text, _PLAIN_CHARACTERS),
+            shown=shown,
             link=link_or_none,
             prompts=source.prompts,
             data=data,

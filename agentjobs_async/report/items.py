@@ -40,7 +40,6 @@ __all__ = [
 _WITHOUT_ERROR: Final = {"failed": "the agent failed", "archived": "the job was archived"}
 _PREFIX: Final = "context."
 _PREFIXES: Final = re.compile(rf"\A(?:{re.escape(_PREFIX)})+")
-_MOST_CELL: Final = 32_000  # characters; spreadsheets refuse a cell of more than 32,767
 
 
 @frozen
@@ -106,10 +105,10 @@ def document(row: "JournalRow", *, prompts: bool = True) -> dict[str, Any]:
 
 
 def cell_text(value: object) -> str:
-    """Return a value as a cell shows it: a text without what acts on a screen, `None` as nothing, others as JSON."""
+    """Return a value as a cell has it: a whole text without what acts on a screen, `None` as nothing, else JSON."""
     if value is None:
         return ""
-    return shown(value, _MOST_CELL) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return shown(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def inert(text: str) -> str:

@@ -20,7 +20,6 @@ _NAMES: Final = [column.words for column in (*_SHOWN, *_TIMES, *_NUMBERS)]
 _TABLE_HEAD: Final = (f"| {' | '.join(_NAMES)} |", f"|{' --- |' * len(_NAMES)}")
 _TO_SECONDS: Final = 19  # characters of a time in UTC
 _MOST_BYTES: Final = 1_000_000  # of a summary of a step, with room left below GitHub's 1 MiB
-_MOST_TEXT: Final = 1000  # characters of a cell
 _BRACKETS: Final = r"\([^\s<>()]*\)"  # round ones belong to a link if both are there
 _LINK: Final = re.compile(rf"""(https?://(?:[^\s<>()]|{_BRACKETS})*(?:[^\s<>.,;:!?'"()\]]|{_BRACKETS}))""")
 _MARKUP: Final = "\\|`*_<>[]~&$"
@@ -99,7 +98,7 @@ def _row(cells: list[str]) -> str:
 
 
 def _cell(text: str) -> str:
-    pieces = _LINK.split(shown(text, _MOST_TEXT))
+    pieces = _LINK.split(shown(text))
     return "".join(_link(piece) if _LINK.fullmatch(piece) else _plain(piece) for piece in pieces)
 
 

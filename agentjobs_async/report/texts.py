@@ -1,4 +1,4 @@
-"""Text of prompts and servers, made safe to show: cut, and without what a terminal or a browser would act on."""
+"""Text of prompts and servers, made safe to show: without what a terminal or a browser would act on."""
 
 import math
 import re
@@ -15,19 +15,17 @@ ACTING: Final = re.compile(
 _LINK: Final = re.compile(r"https?://[^\s\"'<>`\\]+", re.IGNORECASE)
 _FORMULA: Final = re.compile(r"[=+\-@\t\r\n]")  # what a cell begins with that a spreadsheet runs
 _NUMBER: Final = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?", re.ASCII)
-_ELLIPSIS: Final = "…"
 _TEN_SECONDS: Final = 10
 _MINUTE_SECONDS: Final = 60
 _HOUR_SECONDS: Final = 3600
 
 
-def shown(text: str, most: int) -> str:
-    """Return at most `most` characters of `text`, with those that act on a screen escaped as by `repr`.
+def shown(text: str) -> str:
+    """Return a whole text, with the characters that act on a screen escaped as by `repr`.
 
     Tabs and line feeds stay; a carriage return before a line feed is left out.
     """
-    cut = text if len(text) <= most else text[: most - 1] + _ELLIPSIS
-    return ACTING.sub(_escaped, cut.replace("\r\n", "\n"))
+    return ACTING.sub(_escaped, text.replace("\r\n", "\n"))
 
 
 def _escaped(found: re.Match[str]) -> str:

@@ -45,8 +45,8 @@ def check_format(form: str) -> None:
 async def write_report(journal: Journal, stream: TextIO, *, format: str = "html", prompts: bool = True) -> None:  # noqa: A002 - a settled name
     """Write a report of all items to a text stream, each item once, as its newest try.
 
-    The journal may be open for reading only, while a batch continues. A text is cut where it is longer than a person
-    reads: `journal.export` writes all of it.
+    The journal may be open for reading only, while a batch continues. No text is cut: a spreadsheet, which takes no
+    cell of more than 32,767 characters, can't show every `csv`.
 
     Args:
         journal: The open journal.

@@ -17,6 +17,7 @@ HOSTILE = (
     "{{ 7 * 7 }}${7*7}",
     "=HYPERLINK('http://evil.example','x')",
     "abc \u202egnp.exe \u2066x \x1b[31m red \x00 null \x07",
+    "a line \u2028 break \x00 null \u05d0\u05d1 \u0627\u0644",
     "emoji 👩‍💻 \U0001f600 and so on",
     "emoji 👩‍💻 \U0001f601 and so on",
     "x" * 1_000_000,
@@ -77,6 +78,15 @@ async def report_of(path: Path, **options: Any) -> str:
     async with Journal.open(path, read_only=True) as journal:
         await write_report(journal, stream, **options)
     return stream.getvalue()
+
+
+def summed(differences: Iterable[int | None]) -> list[int | None]:
+    """Return the numbers of a column of a page."""
+    last, values = 0, []
+    for less in differences:
+        last += less or 0
+        values.append(None if less is None else last)
+    return values
 
 
 async def rows_of(path: Path) -> list[JournalRow]:

@@ -77,6 +77,16 @@ async def test_first_two_hundred(tmp_path: Path) -> None:
     assert "200 of 210" in page
 
 
+async def test_long_prompts_without_scripts(tmp_path: Path) -> None:
+    """In plain HTML a prompt is whole, too: of very long ones, fewer items stand there, at least one."""
+    for folder, sizes, shown in (("few", [300_000] * 5, 3), ("huge", [1_000_001] * 2, 1)):
+        path = tmp_path / f"{folder}.db"
+        await fail_all(path, [BatchItem(f"k{place}", f"{'x' * size}!", None) for place, size in enumerate(sizes)])
+        page = await report_of(path)
+        assert page.count(f'<p class="prompt">{"x" * sizes[0]}!</p>') == shown
+        assert f"{shown} of {len(sizes)}" in page
+
+
 async def test_prompts_can_be_left_out(tmp_path: Path) -> None:
     """Without prompts, none is in the page in any form."""
     await run_some(tmp_path / "run.db")

@@ -525,14 +525,18 @@ async def test_rows_that_are_cut_off(browser: "Browser", run: Path, monkeypatch:
         await expect(visited.page.locator("#rows .row")).to_have_count(len(OUTCOMES) + 1)
 
 
-async def test_search_in_long_prompts(browser: "Browser", tmp_path: Path) -> None:
-    """A search for the end of a prompt that is longer than a page has it says where whole prompts are."""
+async def test_long_prompts(browser: "Browser", tmp_path: Path) -> None:
+    """A prompt of any length is whole in its panel, and its end is found, in what was there and in what comes."""
+    prompts = [f"{'begin ' * 50_000} end {place}" for place in range(2)]
     async with Journal.open(tmp_path / "run.db") as journal:
-        await journal.add([BatchItem("long", f"{'begin ' * 500} end", "docs")])
-    async with served(tmp_path / "run.db") as page, opened(browser, page) as visited:
-        await visited.page.fill("#search", " end")
-        command = f"agentjobs report {tmp_path}/run.db --out report.csv"
-        await expect(visited.page.locator("#empty code")).to_have_text(command)
+        await journal.add([BatchItem("k0", prompts[0], "docs")])
+        async with served(journal) as page, opened(browser, page) as visited:
+            await journal.add([BatchItem("k1", prompts[1], "docs")])
+            await expect(visited.page.locator("#rows .row")).to_have_count(2)
+            for place, prompt in enumerate(prompts):
+                await visited.page.fill("#search", f" end {place}")
+                await row(visited.page, f"k{place}").click()
+                assert await visited.page.locator("#panel pre.prompt").text_content() == prompt
 
 
 async def test_time_left(browser: "Browser", tmp_path: Path) -> None:

@@ -89,6 +89,7 @@ class Live {
     this.redraw();
     if (!this.isStale) this.report.drawCharts(); // at once, as in a file
     document.documentElement.dataset.ready = 'true';
+    store.prepareSearch();
   }
 
   /* Read the stream to its end. It is read by `fetch`, which can send a token where EventSource can't. */

@@ -86,20 +86,17 @@ class Report {
     }
     byId('made').textContent = fullTime(store.head.made);
     byId('count').textContent = isFiltered ? `${grouped(this.shown.length)} of ${grouped(all.length)}` : grouped(all.length);
-    if (store.head.cut && filter.text.trim() !== '') byId('count').textContent += ' by beginnings';
     byId('clear').hidden = !isFiltered;
     byId('empty').hidden = this.shown.length > 0;
-    if (store.head.cut) byId('search').placeholder = "Search key, prompt's beginning, error, job …";
     update(byId('empty'), element('div', {}, this.emptyText()));
     if (this.panel.isOpen) this.panel.open(this.panel.place);
     this.drawChartsSoon();
   }
 
   emptyText() {
+    if (this.all.length) return 'No item matches.';
     const address = shellWord(this.store.head.address);
-    if (!this.all.length) return commandToCopy('The journal has no items yet. Plan some:', `agentjobs run --file tasks.jsonl --journal ${address}`);
-    if (!this.store.head.cut || this.filter.text.trim() === '') return 'No item matches.';
-    return commandToCopy('No item matches. Whole prompts:', `agentjobs report ${address} --out report.csv`);
+    return commandToCopy('The journal has no items yet. Plan some:', `agentjobs run --file tasks.jsonl --journal ${address}`);
   }
 
   offer(id, choices, chosen) {
@@ -137,16 +134,23 @@ class Report {
   }
 }
 
+/* Show the rows of a file; a browser that can't unpack them shows what stands in plain HTML. */
+async function showFile(shown, text) {
+  await readDocument(text, (part) => shown.apply(part));
+  shown.refresh();
+  shown.drawCharts(); // at once: drawn later, they would move rows that somebody is about to click
+  document.documentElement.dataset.ready = 'true';
+  shown.store.prepareSearch();
+}
+
 const report = (() => {
+  const text = byId('data').content.textContent.trim(); // a live page gets its rows from its server
+  if (text !== '' && !('DecompressionStream' in globalThis)) {
+    byId('old').hidden = false;
+    return null;
+  }
   document.documentElement.classList.add('scripted');
   const made = new Report();
-  const text = byId('data').content.textContent;
-  if (text.trim() !== '') {
-    readDocument(text, (part) => made.apply(part)).then(() => {
-      made.refresh();
-      made.drawCharts(); // at once: drawn later, they would move rows that somebody is about to click
-      document.documentElement.dataset.ready = 'true';
-    });
-  }
+  if (text !== '') showFile(made, text);
   return made;
 })();

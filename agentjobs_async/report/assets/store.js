@@ -2,11 +2,12 @@
 
 /* The columns of an item, in the order of items.py. */
 const ITEM_COLUMNS = ['number', 'key', 'state', 'project', 'job_id', 'pr_link', 'error', 'planned_at', 'sent_at', 'created_at', 'seen_at', 'ended_at', 'polls', 'tries', 'prompt'];
-const TEXT_COLUMNS = ['key', 'project', 'job_id', 'pr_link', 'error', 'prompt'];
-const PLAIN_COLUMNS = ['state', 'polls', 'tries', 'planned_at', 'sent_at', 'context'];
+const NUMBER_COLUMNS = new Set(['number', 'planned_at', 'sent_at', 'created_at', 'seen_at', 'ended_at', 'polls', 'tries']);
+const SEARCHED_COLUMNS = ['key', 'project', 'job_id', 'pr_link', 'error', 'prompt'];
+const PREPARED_AT_ONCE = 5000; // rows
 const ENDED_JOBS = new Set(['completed', 'failed', 'archived']);
 
-/* Undo _less_before of columns.py. */
+/* Undo _differences of columns.py. */
 function sums(column) {
   let last = 0;
   return column.map((less) => (less === null ? null : (last += less)));
@@ -16,7 +17,7 @@ class Store {
   constructor() {
     this.head = { journal: '', address: '', service: [], made: 0, order: [], commands: {} };
     for (const name of [...ITEM_COLUMNS, 'context']) this[name] = [];
-    this.found = []; // what a search looks through, in lower case; made when it is first looked through
+    this.found = []; // what a search looks through, in lower case; null until it is made
     this.places = new Map(); // number -> place
     this.projects = new Set();
     this.hasPrompts = false;
@@ -37,43 +38,25 @@ class Store {
     }
   }
 
-  /* A block's cells are less what the row before has; columns.py says how. */
+  /* Take a block, as columns.py makes it; a column that it has not stays as it is. */
   applyBlock(block) {
     this.hasPrompts ||= 'prompt' in block;
     const places = sums(block.number).map((number) => this.placeOf(number));
-    const columns = { ...block, planned_at: sums(block.planned_at), sent_at: sums(block.sent_at) };
-    for (const name of PLAIN_COLUMNS) places.forEach((place, row) => { this[name][place] = columns[name]?.[row] ?? null; });
-    places.forEach((place, row) => {
-      let last = this.sent_at[place] ?? this.planned_at[place] ?? 0;
-      for (const name of ['created_at', 'seen_at', 'ended_at']) {
-        const less = block[name][row];
-        this[name][place] = less === null ? null : (last += less);
-      }
-      this.found[place] = null;
-    });
-    for (const name of TEXT_COLUMNS) this.applyTexts(name, block[name], places);
-    for (const place of places) this.projects.add(this.project[place]);
-  }
-
-  applyTexts(name, column, places) {
-    let before = '';
-    places.forEach((place, row) => {
-      let text = column ? column.text[row] : null;
-      if (text !== null) {
-        text = before.slice(0, column.start[row]) + text + before.slice(before.length - column.end[row]);
-        before = text;
-        if (text.includes('\x01')) text = text.replaceAll('\x01', () => this.job_id[place]);
-        if (text.includes('\x02')) text = text.replaceAll('\x02', () => this.key[place]);
-      }
-      this[name][place] = text;
-    });
+    for (const [name, cells] of Object.entries(block)) {
+      const values = NUMBER_COLUMNS.has(name) ? sums(cells) : cells;
+      const column = this[name];
+      for (let row = 0; row < places.length; row += 1) column[places[row]] = values[row];
+    }
+    for (const place of places) this.found[place] = null;
+    block.project.forEach((project) => this.projects.add(project));
   }
 
   placeOf(number) {
     let place = this.places.get(number);
     if (place === undefined) {
       place = this.number.length;
-      this.number.push(number);
+      this.number[place] = number;
+      this.prompt[place] = this.context[place] = null; // until a block has them
       this.places.set(number, place);
     }
     return place;
@@ -87,8 +70,15 @@ class Store {
     this.state[place] = null;
   }
 
+  /* Make what a search looks through, some rows at a time, so that the page answers meanwhile and the first search is quick. */
+  prepareSearch(first = 0) {
+    const last = Math.min(first + PREPARED_AT_ONCE, this.number.length);
+    for (let place = first; place < last; place += 1) this.textOf(place);
+    if (last < this.number.length) setTimeout(() => this.prepareSearch(last));
+  }
+
   textOf(place) {
-    this.found[place] ??= TEXT_COLUMNS.map((name) => this[name][place] ?? '').join('\n').toLowerCase();
+    this.found[place] ??= SEARCHED_COLUMNS.map((name) => this[name][place] ?? '').join('\n').toLowerCase();
     return this.found[place];
   }
 
@@ -145,7 +135,7 @@ class Store {
 
 /* Read the document within the page: lines of JSON, compressed, in base64. */
 async function readDocument(text, apply) {
-  const packed = atob(text.trim());
+  const packed = atob(text);
   const bytes = new Uint8Array(packed.length);
   for (let index = 0; index < packed.length; index += 1) bytes[index] = packed.charCodeAt(index);
   const unpacked = new Blob([bytes]).stream().pipeThrough(new DecompressionStream('gzip'));

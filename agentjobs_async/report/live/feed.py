@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from agentjobs_async import JournalError
 from agentjobs_async.batch import Journal, JournalRow
-from agentjobs_async.report.columns import MOST_TEXT, block_line
+from agentjobs_async.report.columns import block_line
 from agentjobs_async.report.document import Document, Log
 from agentjobs_async.report.live.changes import Changes
 from agentjobs_async.report.live.status import Place, TimeLeft, status_of
@@ -184,8 +184,6 @@ class ChangeFeed:
         newest = [row for row in rows if row.retried_as is None]
         if newest:
             self.log.add(block_line(newest, prompts=self._prompts))
-            if self._prompts and any(len(row.prompt) > MOST_TEXT for row in newest):
-                self.log.add(json.dumps({"cut": True}))
         if removed := [row.number for row in rows if row.retried_as is not None]:
             self.log.add(json.dumps({"removed": removed}))
         self._changed_rows += len(rows)
