@@ -95,7 +95,6 @@ class Answers:
         self._backoffs.answered(tracked.ref.project_id)
         if type(job.status) is not JobStatus:
             self._warnings.check(job)
-        tracked.mark = None
         if self._hooks is not None:
             ended = job.status in TERMINAL
             if ended and self._hooks.ends_new(tracked.ref, tracked.started):
@@ -121,8 +120,6 @@ class Answers:
             if not isinstance(answer, Exception):
                 due = tracked.due = min(due, max(tracked.not_before, now + _NOTIFIED_EVERY_SECONDS))
         if isinstance(answer, Exception):
-            if tracked.not_before <= now and not isinstance(answer, RateLimitedError):
-                tracked.mark = None  # else the poll was refused: the job keeps its place among those that are due
             self._hold_back(tracked, answer, due, now, began)
         if tracked.bucket == Tracked.NOWHERE:
             self._queue.place(tracked, tracked.due, now)

@@ -1,126 +1,173 @@
-"""The jobs that are due to be polled, in one order: projects take turns, and jobs go by what a poll of them gains."""
+"""The jobs that are due to be polled, in one order: first in, first out, with turns for the projects that have few."""
 
-from collections import OrderedDict, deque
-from heapq import heapify, heappop, heappush
+from collections import OrderedDict
+from heapq import heappop, heappush, heapreplace
 from itertools import count
 from math import inf
 from typing import Final
 
 from agentjobs_async._polling.pace import ROUNDING_SECONDS, Release
-from agentjobs_async._polling.tracked import Mark, Tracked
+from agentjobs_async._polling.tracked import Tracked
 
-_FEW_STALE: Final = 64  # stale entries of a heap that are not worth a sweep
-_MOST_TURNS: Final = 1.5  # times its turn in the order of arrival; with its own delay, a job waits for twice as long
-_URGENT: Final = -(1 << 62)  # what the number of an urgent job counts from: it goes before all others
 _TURN_EVERY: Final = 8
-"""Of so many polls one is of the next project in turn, and the others are of the one whose job is due for longest.
+"""Of so many polls one is of the next project in turn, and the others are of the jobs that have been due for longest.
 
 Were there more turns, many small projects that begin to fail would come close together: two refusals in a row hold back
 the polls of all, and polls that hang take the slots faster than others can overtake them.
 """
 
-_BACKLOG_SECONDS: Final = 1.0  # from when on jobs have been due so long, projects take turns
-_TRIED_TURNS: Final = 8  # of projects whose jobs may all fail, until the job that is due for longest is polled
+_BETWEEN_REFUSED: Final = 2  # polls of other jobs, where any are due: those that are refused for ever take a third
 
 
-_Entry = tuple[float, int, Mark, Tracked]
-"""What a heap orders by, a number that no other entry has, so that no jobs are compared, the mark and the job.
-
-It counts only while the job is READY and has this very mark: removal is lazy.
-"""
-
-
-def _is_current(entry: _Entry) -> bool:
-    return entry[3].mark is entry[2] and entry[3].bucket == Tracked.READY
-
-
-class _Project:
-    """The due jobs of one project.
+class _Line:
+    """Due jobs, first in, first out. Those of a held project keep their places, and are passed over.
 
     Attributes:
-        size: The number of its jobs that are ready.
-        oldest: A heap of all of them, by their arrivals.
-        gains: A heap of those whose last poll did not fail, by what a poll gains.
-        virtual: The virtual time of the project: the gain of the job that was polled last in its turn.
-        known: The number with which the project lies in the heap of all projects; `None` where it does not.
-        in_turns: Whether it has a place among the projects that take turns.
-        rests_until: Loop time before which none of its jobs may be polled; `None` while they may.
-        rested_at: The number of all polls when its rest began.
-        missed: The number of polls of other projects while it rested: they do not count against its jobs.
-        held_since: Loop time at which the server asked for a pause; `None` without one.
-        held_until: Loop time at which the pause ends.
-        delay: The usual delay of its jobs, about, when the pause began.
-        release: What spreads the jobs that the pause has held.
+        size: The number of jobs.
+        ready: The number of those whose project is not held.
     """
 
-    __slots__ = (
-        *("delay", "gains", "held_since", "held_until", "in_turns", "known", "missed", "name", "oldest", "release"),
-        *("rested_at", "rests_until", "size", "virtual"),
-    )
+    __slots__ = ("_in_order", "_jobs", "_numbers", "_order", "_turns", "ready", "size")
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.size = 0
-        self.oldest: list[_Entry] = []
-        self.gains: list[_Entry] = []
-        self.virtual = 0.0
-        self.known: int | None = None
-        self.in_turns = False
+    def __init__(self) -> None:
+        self.size = self.ready = 0
+        self._numbers = count()
+        self._jobs: dict[str, OrderedDict[Tracked, int]] = {}
+        """The jobs of each project that has any, with the numbers of their arrivals."""
+        self._turns: OrderedDict[str, None] = OrderedDict()
+        """The projects with jobs that are not held; the next in turn, which was polled least recently, is the first."""
+        self._order: list[tuple[int, str]] = []
+        """A heap with one entry for each of these projects: a number that is not above that of its first job.
+
+        Removal is lazy: there may be entries of projects that have left, and numbers of jobs that have. They are
+        corrected once they are the first of the heap.
+        """
+        self._in_order: set[str] = set()
+        """The projects with an entry in `_order`."""
+
+    def jobs_of(self, project_id: str) -> int:
+        """Return the number of the jobs of a project."""
+        return len(self._jobs.get(project_id, ()))
+
+    def add(self, tracked: Tracked, *, is_held: bool) -> None:
+        """Add a job at the end; `is_held`: whether its project is."""
+        name = tracked.ref.project_id
+        jobs = self._jobs.get(name)
+        if jobs is None:
+            jobs = self._jobs[name] = OrderedDict()
+        jobs[tracked] = next(self._numbers)
+        self.size += 1
+        if name in self._turns:
+            self.ready += 1
+        elif not is_held:
+            self.resume(name)
+
+    def discard(self, tracked: Tracked) -> None:
+        """Remove a job, if it is in the line."""
+        name = tracked.ref.project_id
+        jobs = self._jobs.get(name)
+        if jobs is None or jobs.pop(tracked, None) is None:
+            return
+        self.size -= 1
+        self.ready -= name in self._turns
+        if not jobs:
+            del self._jobs[name]
+            self._turns.pop(name, None)
+
+    def hold(self, project_id: str) -> None:
+        """Pass over the jobs of a project from now on."""
+        if project_id in self._turns:
+            del self._turns[project_id]
+            self.ready -= len(self._jobs[project_id])
+
+    def resume(self, project_id: str) -> None:
+        """Count the jobs of a project, which was held, among those that may be taken; they are where they were."""
+        jobs = self._jobs.get(project_id)
+        if jobs is None or project_id in self._turns:
+            return
+        self.ready += len(jobs)
+        self._turns[project_id] = None
+        if project_id not in self._in_order:  # else its entry has a lower number, that of a job which has left
+            self._in_order.add(project_id)
+            heappush(self._order, (next(iter(jobs.values())), project_id))
+
+    def take(self, *, by_turn: bool = False) -> Tracked:
+        """Remove and return the first job, or `by_turn` that of the project that was polled least recently.
+
+        At least one must be ready.
+        """
+        name = next(iter(self._turns)) if by_turn else self._first_project()
+        self._turns.move_to_end(name)
+        tracked = next(iter(self._jobs[name]))
+        self.discard(tracked)
+        return tracked
+
+    def _first_project(self) -> str:
+        """Return the project of the job that was added first."""
+        while True:
+            number, name = self._order[0]
+            if name not in self._turns:  # it has no jobs, or is held
+                heappop(self._order)
+                self._in_order.discard(name)
+                continue
+            first = next(iter(self._jobs[name].values()))
+            if first == number:
+                return name
+            heapreplace(self._order, (first, name))  # the job of the entry has left
+
+
+class _Hold:
+    """Why the jobs of one project wait: the server asked for a pause, or what a pause held back goes out one by one.
+
+    Attributes:
+        rests_until: Loop time before which none of its jobs may be polled; `None` while they may.
+        release: What spreads the jobs that a pause has held; `None` before its end.
+    """
+
+    __slots__ = ("_delay", "_paused_since", "_paused_until", "release", "rests_until")
+
+    def __init__(self) -> None:
         self.rests_until: float | None = None
-        self.missed = self.rested_at = 0
-        self.held_since: float | None = None
-        self.held_until = -inf
-        self.delay = 0.0
         self.release: Release | None = None
+        self._paused_since: float | None = None
+        self._paused_until = -inf
+        self._delay = 0.0
 
     @property
-    def rests(self) -> bool:
-        """Whether none of its jobs may be polled at present."""
-        return self.rests_until is not None
+    def is_paused(self) -> bool:
+        """Whether the server asked for a pause that is not over."""
+        return self._paused_since is not None
 
-    def push(self, heap: list[_Entry], entry: _Entry) -> None:
-        """Add an entry; sweep once the stale ones outnumber the others."""
-        heappush(heap, entry)
-        if len(heap) > 2 * self.size + _FEW_STALE:
-            heap[:] = filter(_is_current, heap)
-            heapify(heap)
+    def pause(self, until: float, delay: float, now: float) -> float:
+        """Poll no job before `until`; `delay` is an estimate of the usual delay of the jobs.
 
-    def hold(self, until: float, delay: float, now: float) -> None:
-        """Poll no job before `until`; `delay` is an estimate of the usual delay of the jobs."""
-        if self.held_since is None:
-            self.held_since, self.delay = now, delay
-        self.held_until = max(self.held_until, until)
+        Returns:
+            The loop time at which the longest pause that was asked for ends.
+        """
+        if self._paused_since is None:
+            self._paused_since, self._delay = now, delay
+        self._paused_until = max(self._paused_until, until)
+        return self._paused_until
 
-    def resume(self, now: float) -> None:
-        """Spread the jobs that the pause has held.
+    def end_pause(self, jobs: int, now: float) -> None:
+        """Spread the jobs that the pause has held; do nothing without a pause.
 
         A pause that was shorter than the usual delay held back only some of the jobs, and the others come due after it:
         so its jobs are spread over that delay.
         """
-        if self.held_since is not None:
-            seconds = max(now - self.held_since, self.delay)
-            self.release = Release(self.size, seconds, now) if self.size else None
-            self.held_since = None
-
-
-def _first(heap: list[_Entry]) -> _Entry | None:
-    while heap:
-        if _is_current(heap[0]):
-            return heap[0]
-        heappop(heap)
-    return None
+        if self._paused_since is not None:
+            self.release = Release(jobs, max(now - self._paused_since, self._delay), now)
+            self._paused_since = None
 
 
 class DueJobs:
-    """Due jobs. The projects take turns: one with ten jobs does not wait for another one's ten thousand.
+    """Due jobs, first in, first out, in three lines.
 
-    A project polls the job with the most to gain. The gain grows with the time since the job was last seen,
-    in multiples of the delay that the policy asked for, so that all delays are stretched alike. As in self-clocked fair
-    queueing, a job is placed by the project's virtual time plus its own delay.
-
-    A job that has waited for 1.5 times as many polls as it would in the order of arrival goes before all others. One
-    whose last poll failed has no part in its project's turns, and keeps its place in the order of arrival: the turns
-    would bring many small projects that fail close together, and two refusals in a row hold back the polls of all.
+    - Urgent jobs go before all others.
+    - A job whose poll the server refused for now goes next, since it has kept its place. Of three polls, one at most is
+      of such a job while others are due: jobs that are refused for ever stop no other.
+    - Of the others every eighth poll is of the next project in turn: one with ten jobs does not wait for another one's
+      ten thousand.
 
     While a project is paused, its jobs keep their places.
 
@@ -132,91 +179,57 @@ class DueJobs:
     def __init__(self) -> None:
         self.set_aside: OrderedDict[Tracked, None] = OrderedDict()
         self.waiting_since = -inf
-        self._serials = count()
-        self._taken = 0
-        self._size = self._resting_size = 0
-        self._projects: dict[str, _Project] = {}
-        self._known: list[tuple[int, int, _Project]] = []
-        """A heap of the projects by their oldest jobs: one entry of each counts, that of its `known`."""
-        self._turns: deque[_Project] = deque()
-        self._resting: list[tuple[float, int, _Project]] = []
+        self._urgent, self._refused, self._others = self._lines = _Line(), _Line(), _Line()
+        self._others_taken = 0
+        self._refused_from = 0  # of `_others_taken`: from then on, a refused job may go before others
+        self._holds: dict[str, _Hold] = {}
+        self._rests: list[tuple[float, str]] = []
         """A heap of the projects that rest: an entry counts while its time is that of `rests_until`."""
 
     def __len__(self) -> int:
-        return self._size + len(self.set_aside)
+        return self._urgent.size + self._refused.size + self._others.size + len(self.set_aside)
 
     @property
     def ready(self) -> int:
         """The number of jobs that may be polled now."""
-        return self._size - self._resting_size
+        return self._urgent.ready + self._refused.ready + self._others.ready
 
     def wakes_at(self) -> float:
         """Return the loop time at which `wake` is to be called next."""
-        return self._resting[0][0] if self._resting else inf
+        return self._rests[0][0] if self._rests else inf
 
-    def add(self, tracked: Tracked, now: float, *, urgent: bool = False) -> None:
-        """Add a job that has come due: the time since it was last seen is the delay that the policy asked for."""
+    def _line_of(self, tracked: Tracked) -> _Line:
+        """Return the line of a job; neither property changes while it is in one."""
+        if tracked.is_urgent:
+            return self._urgent
+        return self._refused if tracked.is_refused else self._others
+
+    def add(self, tracked: Tracked, now: float) -> None:
+        """Add a job that has come due."""
         if not len(self):
             self.waiting_since = now
-        serial, name = next(self._serials), tracked.ref.project_id
-        project = self._projects.get(name)
-        if project is None:
-            project = self._projects[name] = _Project(name)
-        if urgent:
-            mark = Mark(_URGENT + serial, -inf)
-        elif tracked.mark is not None:
-            mark = Mark(*tracked.mark)  # another one: entries with the old one are stale
-        else:
-            taken = project.rested_at if project.rests else self._taken
-            mark = Mark(serial, taken - project.missed + _MOST_TURNS * self._size)
-        tracked.mark, tracked.bucket = mark, Tracked.READY
-        self._size += 1
-        self._resting_size += project.rests
-        project.size += 1
-        if project.release is not None:
-            project.release.add()
-            if project.rests and project.held_since is None:
-                self._end_rest(project, now)
-        project.push(project.oldest, (mark.number, serial, mark, tracked))
-        if tracked.error is None:
-            project.push(project.gains, (project.virtual + now - tracked.seen, serial, mark, tracked))
-        self._place(project)
-
-    def _place(self, project: _Project) -> None:
-        """Put a project among those that may be polled."""
-        first = _first(project.oldest)
-        if project.rests or first is None:
-            return
-        number = first[2].number
-        if project.known is None or number < project.known:
-            project.known = number
-            heappush(self._known, (number, next(self._serials), project))
-        if not project.in_turns:
-            project.in_turns = True
-            self._turns.append(project)
+        name = tracked.ref.project_id
+        hold = self._holds.get(name)
+        if hold is not None and hold.release is not None:
+            hold.release.add()
+            if not hold.is_paused:
+                self._end_rest(name, hold)
+        tracked.bucket = Tracked.READY
+        self._line_of(tracked).add(tracked, is_held=hold is not None and hold.rests_until is not None)
 
     def discard(self, tracked: Tracked) -> None:
-        """Remove a job that is READY or SET_ASIDE, if it is there."""
-        project = self._projects.get(tracked.ref.project_id)
+        """Remove a job that is READY or SET_ASIDE, unless the queue was closed, and has forgotten it."""
         if tracked.bucket == Tracked.SET_ASIDE:
             self.set_aside.pop(tracked, None)
-            tracked.bucket = Tracked.NOWHERE
-        elif project is not None:
-            self._remove(project, tracked)
-
-    def _remove(self, project: _Project, tracked: Tracked) -> None:
+        else:
+            self._line_of(tracked).discard(tracked)
+            self._forget_hold(tracked.ref.project_id)
         tracked.bucket = Tracked.NOWHERE
-        self._size -= 1
-        self._resting_size -= project.rests
-        project.size -= 1
-        if not project.size:  # nothing holds the jobs that were here
-            project.oldest.clear()
-            project.gains.clear()
 
     def put_aside(self, tracked: Tracked) -> None:
-        """Set a slow job aside that was taken; one near a deadline goes before the others."""
+        """Set a slow job aside that was taken; an urgent one goes before the others."""
         self.set_aside[tracked] = None
-        if tracked.mark is not None and tracked.mark.number < 0:
+        if tracked.is_urgent:
             self.set_aside.move_to_end(tracked, last=False)
         tracked.bucket = Tracked.SET_ASIDE
 
@@ -224,113 +237,79 @@ class DueJobs:
         """Remove and return the first job that was set aside; `None` if its project rests: it is ready again."""
         tracked, _ = self.set_aside.popitem(last=False)
         tracked.bucket = Tracked.NOWHERE
-        project = self._projects.get(tracked.ref.project_id)
-        if project is None or not project.rests:
+        hold = self._holds.get(tracked.ref.project_id)
+        if hold is None or hold.rests_until is None:
             return tracked
         self.add(tracked, now)
         return None
 
     def has_urgent(self) -> bool:
-        """Return whether a job near its deadline may be polled now."""
-        project = self._oldest()
-        return project is not None and project.oldest[0][2].number < 0
+        """Return whether an urgent job may be polled now."""
+        return self._urgent.ready > 0
 
     def take(self, now: float) -> Tracked | None:
         """Remove and return the next job; `None` where no job may be polled now."""
-        project = self._oldest()
-        if project is None or self._turn() is None:
+        if self._urgent.ready:
+            tracked = self._urgent.take()
+        elif self._refused.ready and (self._others_taken >= self._refused_from or not self._others.ready):
+            self._refused_from = self._others_taken + _BETWEEN_REFUSED
+            tracked = self._refused.take()
+        elif self._others.ready:
+            self._others_taken += 1
+            tracked = self._others.take(by_turn=self._others_taken % _TURN_EVERY == 0)
+        else:
             return None
-        self._taken += 1
-        _, _, mark, oldest = project.oldest[0]
-        overdue = mark.overdue_from <= self._taken - project.missed
-        # A job that is refused again and again keeps its mark: such jobs get every second poll at most.
-        if mark.number < 0 or (overdue and (self._taken % 2 or oldest.error is None)):
-            return self._give(project, oldest, now)
-        if self._taken % _TURN_EVERY or now - self.waiting_since < _BACKLOG_SECONDS:
-            best = None if oldest.error is not None and self._taken % 2 else self._best(project)
-            return self._give(project, best or oldest, now)
-        for _ in range(_TRIED_TURNS):
-            turn = self._turn() or project
-            self._turns.rotate(-1)
-            best = None if turn is project else self._best(turn)
-            if best is not None:
-                return self._give(turn, best, now)
-        return self._give(project, self._best(project) or oldest, now)
-
-    def _turn(self) -> _Project | None:
-        """Return the project whose turn it is. Those without jobs are forgotten, and those that rest are left out."""
-        while self._turns:
-            project = self._turns[0]
-            if project.size and not project.rests:
-                return project
-            self._turns.popleft()
-            project.in_turns = False
-            if not project.rests:
-                del self._projects[project.name]
-        return None
-
-    def _oldest(self) -> _Project | None:
-        """Return the project that may be polled and whose job is due for longest; that job leads its heap."""
-        while self._known:
-            number, _, project = self._known[0]
-            if number == project.known:
-                first = None if project.rests else _first(project.oldest)
-                if first is not None and first[2].number == number:
-                    return project
-                project.known = None
-            heappop(self._known)
-            if project.known is None:
-                self._place(project)
-        return None
-
-    def _best(self, project: _Project) -> Tracked | None:
-        first = _first(project.gains)
-        if first is None:
-            return None
-        project.virtual = first[0]
-        return first[3]
-
-    def _give(self, project: _Project, tracked: Tracked, now: float) -> Tracked:
-        self._remove(project, tracked)
-        release = project.release
-        if release is not None:
-            release.start(now)
-            if release.next_start(now) > now:
-                self._rest(project, release.next_start(now))
+        tracked.bucket = Tracked.NOWHERE
+        if self._holds:
+            self._rest_between(tracked.ref.project_id, now)
         return tracked
+
+    def _rest_between(self, project_id: str, now: float) -> None:
+        """Count a poll of a project; if its held jobs are being released, make the others wait for the next one."""
+        hold = self._holds.get(project_id)
+        if hold is None or hold.release is None:
+            return
+        hold.release.start(now)
+        next_start = hold.release.next_start(now)
+        if next_start > now:
+            self._rest(project_id, hold, next_start)
+        self._forget_hold(project_id)
 
     def hold(self, project_id: str, until: float, delay: float, now: float) -> None:
         """Poll no job of the project before the loop time `until`; `delay`: the usual one of its jobs, about."""
-        project = self._projects.get(project_id)
-        if project is None:
-            project = self._projects[project_id] = _Project(project_id)
-        releases = project.held_since is None
-        project.hold(until, delay, now)
-        if not project.rests:
-            self._rest(project, until)
-        elif releases:  # the next poll of a release may lie beyond `until`
-            self._end_rest(project, now)
+        hold = self._holds.get(project_id)
+        if hold is None:
+            hold = self._holds[project_id] = _Hold()
+        self._rest(project_id, hold, hold.pause(until, delay, now))
 
-    def _rest(self, project: _Project, until: float) -> None:
-        project.rests_until, project.rested_at = until, self._taken
-        self._resting_size += project.size
-        heappush(self._resting, (until, next(self._serials), project))
+    def _rest(self, project_id: str, hold: _Hold, until: float) -> None:
+        """Poll no job of the project before `until`, which replaces the time that was said before."""
+        if hold.rests_until != until:
+            hold.rests_until = until
+            heappush(self._rests, (until, project_id))
+            for line in self._lines:
+                line.hold(project_id)
 
     def wake(self, now: float) -> None:
         """Make the jobs of the projects ready whose rest is over."""
-        while self._resting and self._resting[0][0] <= now + ROUNDING_SECONDS:
-            until, _, project = heappop(self._resting)
-            if project.rests_until == until:
-                self._end_rest(project, now)
+        while self._rests and self._rests[0][0] <= now + ROUNDING_SECONDS:
+            until, name = heappop(self._rests)
+            hold = self._holds.get(name)
+            if hold is not None and hold.rests_until == until:
+                hold.end_pause(self._jobs_of(name), now)
+                self._end_rest(name, hold)
+                self._forget_hold(name)
 
-    def _end_rest(self, project: _Project, now: float) -> None:
-        self._resting_size -= project.size
-        project.rests_until = None
-        project.missed += self._taken - project.rested_at
-        if project.held_until > now + ROUNDING_SECONDS:
-            self._rest(project, project.held_until)
-            return
-        project.resume(now)
-        self._place(project)
-        if not project.size and not project.in_turns:
-            del self._projects[project.name]
+    def _end_rest(self, project_id: str, hold: _Hold) -> None:
+        hold.rests_until = None
+        for line in self._lines:
+            line.resume(project_id)
+
+    def _jobs_of(self, project_id: str) -> int:
+        return sum(line.jobs_of(project_id) for line in self._lines)
+
+    def _forget_hold(self, project_id: str) -> None:
+        """Forget why jobs of a project waited once none of them does: who comes later is not to be spread."""
+        hold = self._holds.get(project_id)
+        if hold is not None and not hold.is_paused and not self._jobs_of(project_id):
+            del self._holds[project_id]

@@ -122,7 +122,8 @@ class PollQueue:
             if tracked.bucket >= 0:
                 self._limits.add()
             self._unqueue(tracked)
-            self._due.add(tracked, now, urgent=True)
+            tracked.is_urgent = True  # after it has left its line, and before it enters that of urgent ones
+            self._due.add(tracked, now)
             self._arm_wake()
             self.dispatcher.dispatch()
 
@@ -168,6 +169,7 @@ class PollQueue:
                 self.dispatcher.dispatch()  # it sets the timer that cuts hung polls, to make room for this one
             else:
                 self._limits.start(now)
+                tracked.is_urgent = False
                 return tracked
         self._timers.set(self.dispatcher.dispatch, now)  # the rest after the next turn of the loop
         return None

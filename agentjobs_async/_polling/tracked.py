@@ -2,12 +2,12 @@
 
 import asyncio
 from contextvars import copy_context
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
 from agentjobs_async._polling.reading import as_runtime_error
 from agentjobs_async._polling.stats import Second
 from agentjobs_async._polling.wait_state import WaitState
-from agentjobs_async.errors import SessionClosedError
+from agentjobs_async.errors import ProtocolError, RateLimitedError, ResponseError, SessionClosedError
 from agentjobs_async.models import AgentJob, JobRef, with_label
 from agentjobs_async.telemetry.observers import GuardedCallback, call_in
 
@@ -111,18 +111,6 @@ class WatchWithUpdates(Watch):
             call_in(self._context, self._update, job)
 
 
-class Mark(NamedTuple):
-    """The place of a job among those that are due.
-
-    Attributes:
-        number: The number of its arrival; below 0 for one whose deadline is near.
-        overdue_from: The number of the poll from which on the job goes before all others.
-    """
-
-    number: int
-    overdue_from: float
-
-
 class Tracked(WaitState):
     """One job, its polls and its waiters.
 
@@ -132,7 +120,7 @@ class Tracked(WaitState):
         notified: Whether `notify` was called while its poll was in flight: that may have missed the news.
         seen_second: The `Second` in which it was last observed; `Counters` counts it there.
         patience_seconds: How long a poll of it may hang while others wait, once one was cut; 0.0 before.
-        mark: Its place among the due jobs, until a poll shows it or fails. A refused one keeps it.
+        is_urgent: Whether its next poll goes before all others, since a deadline is near; until that poll begins.
         bucket: The number of its time bucket, or one of the constants below.
         worker: The worker that polls it now.
     """
@@ -145,7 +133,6 @@ class Tracked(WaitState):
     #                                  they may (a "slow slot")        its project is paused -> READY
     # NOWHERE    in flight, or none    new; a worker takes it          place, enqueue
     # REMOVED    none                  remove, from any state          -
-    # Only the heaps of due jobs keep what has left: an entry counts while `bucket` is READY and its mark the job's.
     # The order of the constants counts: a job has an entry exactly while `bucket` is above NOWHERE.
     # Once it is REMOVED, the waits that are left end with one result: no deadline and no later answer changes it.
     READY = -1
@@ -154,29 +141,30 @@ class Tracked(WaitState):
     REMOVED = -4
 
     __slots__ = (
-        *("bucket", "mark", "notified", "patience_seconds", "seen_second", "waiters", "wants_states", "worker"),
+        *("bucket", "is_urgent", "notified", "patience_seconds", "seen_second", "waiters", "wants_states", "worker"),
     )
 
     def __init__(self, ref: JobRef, job: AgentJob | None, now: float, second: Second) -> None:
         super().__init__(ref, job, now)
         self.seen_second = second
         self.waiters: Any = None
-        self.wants_states = self.notified = False
+        self.wants_states = self.notified = self.is_urgent = False
         self.patience_seconds = 0.0
-        self.mark: Mark | None = None
         self.bucket = Tracked.NOWHERE
         self.worker: Worker | None = None
 
     @property
-    def is_urgent(self) -> bool:
-        """Whether it is due before all others, since a deadline is near."""
-        return self.mark is not None and self.mark.number < 0 and Tracked.NOWHERE < self.bucket < 0
+    def is_refused(self) -> bool:
+        """Whether the server refused its last poll for now, so that it keeps its place among the due jobs."""
+        error = self.error
+        if isinstance(error, RateLimitedError):
+            return True
+        return isinstance(error, ResponseError | ProtocolError) and (error.retry_after or 0.0) > 0
 
     @property
     def earliest(self) -> float:
-        """Loop time before which no poll of it may start: as the server asked and, without a near deadline, as due."""
-        is_near = self.mark is not None and self.mark.number < 0
-        return self.not_before if is_near else max(self.not_before, self.due)
+        """Loop time before which no poll of it may start: as the server asked and, unless it is urgent, as due."""
+        return self.not_before if self.is_urgent else max(self.not_before, self.due)
 
     @property
     def is_shared(self) -> bool:

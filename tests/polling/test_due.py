@@ -1,19 +1,23 @@
-"""The order of due jobs: projects take turns, jobs go by what a poll gains, and held ones keep their places."""
+"""The order of due jobs: first in, first out; projects take turns, and held ones keep their places."""
 
 from collections import Counter
-from itertools import count, pairwise
+from itertools import pairwise
 
 import pytest
 
 from agentjobs_async._polling.due import DueJobs
 from agentjobs_async._polling.stats import Second
 from agentjobs_async._polling.tracked import Tracked
+from agentjobs_async.errors import AgentJobsError, ProtocolError, RateLimitedError, ServerError
 from agentjobs_async.models import JobRef
 
 
-def job(project: str, number: int, seen: float = 0.0) -> Tracked:
-    """Return a job that was last seen at `seen`."""
-    return Tracked(JobRef(project, f"job_{number}"), None, seen, Second(0))
+def job(project: str, number: int) -> Tracked:
+    return Tracked(JobRef(project, f"job_{number}"), None, 0.0, Second(0))
+
+
+def refused(seconds: float = 0.0) -> RateLimitedError:
+    return RateLimitedError(429, None, seconds, "slow down")
 
 
 def filled(*jobs: Tracked) -> DueJobs:
@@ -24,12 +28,19 @@ def filled(*jobs: Tracked) -> DueJobs:
     return due
 
 
-def taken(due: DueJobs, now: float = 101.0) -> list[Tracked]:
+def taken(due: DueJobs, now: float = 100.0) -> list[Tracked]:
     """Take all jobs that may be polled."""
     found = []
     while (tracked := due.take(now)) is not None:
         found.append(tracked)
     return found
+
+
+def hurry(due: DueJobs, tracked: Tracked) -> None:
+    """Make a job urgent that is due."""
+    due.discard(tracked)
+    tracked.is_urgent = True
+    due.add(tracked, 100.0)
 
 
 def test_projects_take_turns() -> None:
@@ -52,14 +63,19 @@ def test_many_projects() -> None:
     assert sorted(found[-60:]).count("docs") >= 40
 
 
-def test_failing_jobs() -> None:
-    """Jobs whose last poll failed keep the order of arrival: those of many projects do not come close together."""
-    jobs = [job("docs" if number % 10 else f"broken_{number}", number) for number in range(100)]
-    for number in range(0, 100, 10):
-        jobs[number].error = ConnectionError("reset")
-    found = [tracked.error is not None for tracked in taken(filled(*jobs))]
-    assert sum(found) == 10
-    assert not any(first and second for first, second in pairwise(found))
+def test_no_job_waits_for_long() -> None:
+    """Whatever is due again at once, the polls between two of a job are few more than there are jobs."""
+    due, jobs = DueJobs(), [job("docs" if number < 50 else f"other_{number}", number) for number in range(100)]
+    last = dict.fromkeys(jobs, 0)
+    for tracked in jobs:
+        due.add(tracked, 100.0)
+    longest = 0
+    for number in range(5_000):
+        polled = due.take(100.0)
+        assert polled is not None
+        longest, last[polled] = max(longest, number - last[polled]), number
+        due.add(polled, 100.0)
+    assert max(longest, *(5_000 - at for at in last.values())) <= 1.15 * len(jobs)
 
 
 def test_what_is_gone_takes_no_memory() -> None:
@@ -68,19 +84,21 @@ def test_what_is_gone_takes_no_memory() -> None:
     lasting = job("docs", 0)
     for number in range(2_000):
         tracked = job(f"project_{number}", number)
+        tracked.error = refused() if number % 2 else None
         for each in (tracked, lasting):
-            each.mark = None
             due.add(each, 100.0)
-            due.add(due.take(100.0) or each, 100.0, urgent=number % 3 == 0)
+            due.add(due.take(100.0) or each, 100.0)
+            if number % 3 == 0:
+                hurry(due, each)
         for each in (tracked, lasting):
             due.discard(each)
+            each.is_urgent = False
         due.hold(f"project_{number}", 100.0 + number % 2, 1.0, 100.0)
         due.wake(102.0)
     taken(due, 102.0)
-    project = due._projects.get("docs")
-    sizes = [len(due._projects), len(due._known), len(due._turns), len(due._resting)]
     assert len(due) == 0
-    assert max([*sizes, len(project.oldest) if project else 0, len(project.gains) if project else 0]) <= 200
+    lines = [len(kept) for line in due._lines for kept in (line._jobs, line._turns, line._order, line._in_order)]
+    assert max([*lines, len(due._holds), len(due._rests)]) <= 2
 
 
 def test_removed_jobs() -> None:
@@ -89,39 +107,8 @@ def test_removed_jobs() -> None:
     due = filled(*jobs)
     for tracked in (jobs[0], jobs[1]):
         due.discard(tracked)
-        tracked.mark = None
     due.add(jobs[1], 100.0)
     assert taken(due) == [jobs[2], jobs[3], jobs[1]]
-
-
-def test_most_to_gain() -> None:
-    """The job of the shortest delay comes first, unless another has missed its turn for long."""
-    jobs = [job("docs", number, seen) for number, seen in enumerate((10.0, 20.0, 30.0, 90.0, 98.0))]
-    assert taken(filled(*jobs)) == [jobs[0], jobs[1], jobs[2], jobs[4], jobs[3]]
-
-
-def test_delays_are_stretched_alike() -> None:
-    """Under pressure jobs are polled the more often, the shorter their delays are; none waits for two turns."""
-    now = 0.0
-    due, jobs = DueJobs(), [job("docs", number) for number in range(100)]
-    delays = {tracked: 2.0 if number < 50 else 8.0 for number, tracked in enumerate(jobs)}
-    later, polls, gaps, last = dict.fromkeys(jobs, 0.0), Counter[Tracked](), Counter[Tracked](), dict.fromkeys(jobs, 0)
-    for number in count():
-        for tracked in [tracked for tracked, time in later.items() if time <= now]:
-            del later[tracked]
-            due.add(tracked, now)
-        now += 1.0
-        polled = due.take(now)
-        if number == 5_000 or polled is None:
-            break
-        gaps[polled] = max(gaps[polled], number - last[polled])
-        polls[polled] += 1
-        last[polled], polled.seen, polled.mark = number, now, None
-        later[polled] = now + delays[polled]
-    often = sum(polls[tracked] for tracked in jobs[:50])
-    assert 1.7 <= often / (polls.total() - often) <= 4
-    assert max(gaps.values()) <= 2 * len(jobs)
-    assert len(due._projects["docs"].gains) <= 3 * len(jobs)
 
 
 def test_urgent() -> None:
@@ -129,8 +116,7 @@ def test_urgent() -> None:
     jobs = [job("docs" if number < 3 else "other", number) for number in range(5)]
     due = filled(*jobs)
     for tracked in (jobs[4], jobs[2]):
-        due.discard(tracked)
-        due.add(tracked, 100.0, urgent=True)
+        hurry(due, tracked)
     assert due.has_urgent()
     assert [due.take(100.0) for _ in range(2)] == [jobs[4], jobs[2]]
     assert not due.has_urgent()
@@ -143,8 +129,8 @@ def test_held_jobs_keep_their_places() -> None:
     """A pause concerns its project alone. Its jobs go out after it in their order, the refused one first, spread."""
     held, others = [job("held", number) for number in range(10)], [job("other", number) for number in range(100)]
     due = filled(*held, *others)
-    refused = due.take(100.0)
-    assert refused is held[0]
+    assert due.take(100.0) is held[0]
+    held[0].error = refused(2.0)
     due.hold("held", 103.0, 6.0, 100.0)
     due.hold("held", 105.0, 6.0, 101.0)
     due.hold("held", 104.0, 6.0, 102.0)
@@ -175,22 +161,47 @@ def test_what_comes_due_after_a_pause() -> None:
     assert found == jobs[:11]
 
 
+def test_jobs_without_an_answer() -> None:
+    """A job that the server refused for now keeps its place; one that failed otherwise, or was shown, does not."""
+
+    def check(error: Exception | None, *, keeps: bool) -> None:
+        jobs = [job("docs", number) for number in range(3)]
+        due = filled(*jobs)
+        assert due.take(100.0) is jobs[0]
+        jobs[0].error = error
+        due.add(jobs[0], 100.0)
+        assert taken(due) == (jobs if keeps else [*jobs[1:], jobs[0]])
+
+    asked: list[AgentJobsError] = [refused(), refused(5.0), ServerError(503, None, 5.0, "later")]
+    asked.append(ProtocolError("bad_json", "x", retry_after=5.0))
+    for error in asked:
+        check(error, keeps=True)
+    others: list[Exception | None] = [None, ServerError(500, None, None, "no"), ProtocolError("bad_json", "x")]
+    for other in others:
+        check(other, keeps=False)
+
+
 def test_refused_for_ever() -> None:
-    """Jobs that are refused again and again keep their places, and get every second poll at most."""
-    now = 100.0
-    due, refused = DueJobs(), [job("docs", number) for number in range(3)]
-    for tracked in refused:
-        tracked.error = ConnectionError("503")
-    found = Counter[bool]()
-    healthy = [job("docs", number) for number in range(3, 10)]
-    for tracked in (*refused, *healthy):
-        due.add(tracked, now)
-    for _ in range(1_000):
-        polled = due.take(now)
+    """Jobs that are refused again and again get a third of the polls, in turns, and the others the rest."""
+    due, jobs = DueJobs(), [job("docs", number) for number in range(20)]
+    for tracked in jobs:
+        due.add(tracked, 100.0)
+    found = Counter[Tracked]()
+    for _ in range(3_000):
+        polled = due.take(100.0)
         assert polled is not None
-        found[polled in refused] += 1
-        if polled not in refused:
-            polled.mark, polled.seen = None, now
-        now += 1
-        due.add(polled, now)
-    assert found[False] >= 500
+        found[polled] += 1
+        polled.error = refused() if polled in jobs[:10] else None
+        due.add(polled, 100.0)
+    assert [found[tracked] for tracked in jobs[:10]] == pytest.approx([100] * 10, abs=3)
+    assert [found[tracked] for tracked in jobs[10:]] == pytest.approx([200] * 10, abs=3)
+
+
+def test_refusals_do_not_come_in_a_row() -> None:
+    """Between two jobs that were refused, others are polled: two refusals in a row hold back the polls of all."""
+    jobs = [job("docs" if number % 10 else f"refused_{number}", number) for number in range(100)]
+    for tracked in jobs[::10]:
+        tracked.error = refused()
+    found = [tracked in jobs[::10] for tracked in taken(filled(*jobs))]
+    assert sum(found) == 10
+    assert not any(first and second for first, second in pairwise(found))
