@@ -1,11 +1,10 @@
 """The journal of a batch: what was sent and what became of it, whatever ends the process."""
 
 import asyncio
-import json
 import os
 from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import Final, Self, TextIO, overload
+from typing import Final, Self, overload
 
 from agentjobs_async import InvalidInputError, JobRef
 from agentjobs_async._validation import checked_bare_id, checked_count, checked_id, checked_span
@@ -266,14 +265,6 @@ class Journal:
     async def counts(self) -> dict[State, int]:
         """Return how many items are in each state; one that was tried again counts once, by its newest try."""
         return await self._entries.counts()
-
-    async def export(self, stream: TextIO, *, all_tries: bool = False) -> int:
-        """Write the row of each item, as `rows` does, as one line of JSON, and return how many there were."""
-        written = 0
-        async for row in self.rows(all_tries=all_tries):
-            stream.write(f"{json.dumps(row.to_dict())}\n")
-            written += 1
-        return written
 
     async def _newest(self, key: str) -> JournalRow:
         """Return the row of an item's newest try, by the key of any of its tries.

@@ -1,6 +1,5 @@
 import asyncio
 import errno
-import io
 import logging
 import os
 import shutil
@@ -214,14 +213,13 @@ async def test_retry(journal: Journal) -> None:
 
 
 async def test_items_not_tries(journal: Journal) -> None:
-    """Rows, exports and counts are those of the items, each by its newest try; all tries can be had as well."""
+    """Rows and counts are those of the items, each by its newest try; all tries can be had as well."""
     await journal.add(items(3))
     await let_refuse(journal, "k0", "k1")
     await journal.retry("k0")
     assert states([row async for row in journal.rows()]) == {"k1": "rejected", "k2": "planned", "k0#2": "planned"}
     assert [row.key for row in await journal.rows("rejected")] == ["k1"]
     assert [row.key for row in await journal.rows("rejected", all_tries=True)] == ["k0", "k1"]
-    assert (await journal.export(io.StringIO()), await journal.export(io.StringIO(), all_tries=True)) == (3, 4)
     assert {state: number for state, number in (await journal.counts()).items() if number} == {
         "planned": 2,
         "rejected": 1,
