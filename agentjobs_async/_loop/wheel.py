@@ -31,19 +31,14 @@ class TimerWheel(Generic[T]):
         self._heap: list[int] = []
         """The numbers of all buckets, and of some that were emptied: these may be in it twice."""
 
-    def add(self, item: T, when: float, full_above: float = inf, step: int = 1) -> int:
-        """Put `item` into the bucket of `when`, or into the next of those that hold `full_above` items at most.
-
-        Only every `step`-th bucket is used: fewer buckets take less memory, and fewer turns of the loop.
+    def add(self, item: T, when: float) -> int:
+        """Put `item` into the bucket of `when`.
 
         Returns:
             The number of the bucket: it comes due once the time is this number times `RESOLUTION_SECONDS`.
         """
-        number = ceil(min(when, _NEVER_SECONDS) / (RESOLUTION_SECONDS * step) - _ROUNDING) * step
+        number = ceil(min(when, _NEVER_SECONDS) / RESOLUTION_SECONDS - _ROUNDING)
         bucket = self._buckets.get(number)
-        while bucket is not None and len(bucket) > full_above:
-            number += step
-            bucket = self._buckets.get(number)
         if bucket is None:
             bucket = self._buckets[number] = {}
             heappush(self._heap, number)

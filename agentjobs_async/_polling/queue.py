@@ -15,13 +15,6 @@ from agentjobs_async._polling.pace import ROUNDING_SECONDS, PollClock, PollLimit
 from agentjobs_async._polling.tracked import Tracked
 from agentjobs_async.models import JobRef
 
-_SPREAD: Final = 0.1  # of the delay: what would be due at once is spread over it, and comes late by no more
-_SPREAD_OF_ONE_BUCKET_SECONDS: Final = RESOLUTION_SECONDS / _SPREAD  # the delay whose spread is one bucket
-_MANY_JOBS: Final = 250  # from here on polls share buckets: the turns of the loop were a sixth of the CPU of 1,000
-_LEAST_STEP: Final = 4  # of the buckets, every 4th is used, and for longer delays fewer
-_SHARED_FROM_SECONDS: Final = _LEAST_STEP * _SPREAD_OF_ONE_BUCKET_SECONDS  # the least delay whose spread is a step
-_SECONDS_PER_STEP: Final = 10.0  # a delay of 600 s uses every 60th: at most 100 are searched for one with room
-_LONGEST_SECONDS: Final = 100_000.0  # so that a poll with a longer delay is late by 100 s at most
 _SILENCE_SECONDS: Final = 1.0  # without a good answer: what became due in it is spread when the next one comes
 _LIMITED: Final = 429
 _MAX_PUT_OFF: Final = 1000  # polls in one turn of the loop: a few milliseconds
@@ -96,22 +89,11 @@ class PollQueue:
             self._limits.add()
         self._arm_wake()
 
-    def place(self, tracked: Tracked, when: float, now: float, *, shares: bool = True) -> None:
-        """Schedule a job's poll for the loop time `when`, or for as soon as the poll clock reaches it.
-
-        Polls that would all be due at once are spread over a tenth of their delay. `shares`: where there are many jobs,
-        the poll may be late by 0.04 s, or a thousandth of its delay, to share a bucket.
-        """
+    def place(self, tracked: Tracked, when: float, now: float) -> None:
+        """Schedule a job's poll for the loop time `when`, or for as soon as the poll clock reaches it."""
         if tracked.bucket > Tracked.NOWHERE:
             self._unqueue(tracked)
-        delay, jobs = when - now, len(self._jobs)
-        step = 1
-        if shares and jobs >= _MANY_JOBS and delay >= _SHARED_FROM_SECONDS:
-            step = max(_LEAST_STEP, int(min(delay, _LONGEST_SECONDS) / _SECONDS_PER_STEP))
-        # Of the delay / _SPREAD_OF_ONE_BUCKET_SECONDS buckets of the spread, every `step`-th is used, and all jobs may
-        # have to fit into these. RESOLUTION_SECONDS is for a delay of 0.
-        full_above = jobs * step * _SPREAD_OF_ONE_BUCKET_SECONDS / (delay + RESOLUTION_SECONDS)
-        tracked.bucket = self._wheel.add(tracked, self._clock.due(when, now), full_above, step)
+        tracked.bucket = self._wheel.add(tracked, self._clock.due(when, now))
         self._arm()
 
     def make_urgent(self, tracked: Tracked, now: float) -> None:
@@ -132,7 +114,7 @@ class PollQueue:
         tracked.due = min(tracked.due, when)
         # Never for a job that is in no time bucket: READY and the other constants are below 0.
         if self._clock.due(when, now) < tracked.bucket * RESOLUTION_SECONDS:
-            self.place(tracked, when, now, shares=False)
+            self.place(tracked, when, now)
 
     def remove(self, tracked: Tracked) -> None:
         """Stop polling the job."""

@@ -52,25 +52,6 @@ def test_same_bucket_in_order() -> None:
     assert wheel.take_due(1.0) == list(range(20))
 
 
-def test_spread() -> None:
-    """An item whose bucket is full goes into the next that has room; one without `full_above` joins the full bucket."""
-    wheel = TimerWheel[int]()
-    assert [wheel.add(number, 1.0, 2.9) for number in range(8)] == [100, 100, 100, 101, 101, 101, 102, 102]
-    assert wheel.add(8, 1.01, 2) == 102
-    assert wheel.add(9, 1.01, 2) == 103
-    assert wheel.add(10, 1.0) == 100
-    wheel.discard(3, 101)
-    assert wheel.add(11, 1.0, 2) == 101
-    assert wheel.take_due(1.0) == [0, 1, 2, 10]
-
-
-def test_steps() -> None:
-    """With a step, only every `step`-th bucket is used, also where one was full."""
-    wheel = TimerWheel[int]()
-    assert [wheel.add(number, 1.01, 1, 7) for number in range(5)] == [105, 105, 112, 112, 119]
-    assert wheel.add(5, 1.05, 1, 7) == 119
-
-
 def test_discarded() -> None:
     """A discarded item never comes due; one that has come due may be discarded, and one may come back."""
     wheel = TimerWheel[str]()
