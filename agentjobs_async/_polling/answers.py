@@ -87,10 +87,7 @@ class Answers:
 
     def _on_job(self, tracked: Tracked, job: AgentJob, previous: AgentJob | None, now: float, began: float) -> None:
         """Report a good answer to hooks and waiters."""
-        if tracked.bucket == Tracked.REMOVED:  # a strategy has ended the last wait: the job is counted no more
-            self._counters.polls += 1
-        else:
-            tracked.seen_second = self._counters.count_seen(tracked.seen_second, now)
+        self._counters.count(now, failed=False)
         self._queue.answered(began, now)
         self._backoffs.answered(tracked.ref.project_id)
         if type(job.status) is not JobStatus:
@@ -106,7 +103,7 @@ class Answers:
 
     def _on_error(self, tracked: Tracked, error: BaseException, now: float, began: float) -> None:
         """Report to hooks that a poll did not show the job."""
-        self._counters.count_error(now)
+        self._counters.count(now, failed=True)
         if not isinstance(error, NotSentError):
             self._queue.outage.reached()
         if self._hooks is not None:

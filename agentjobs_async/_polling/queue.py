@@ -61,10 +61,6 @@ class PollQueue:
             return self._clock.unreachable and self._due.has_urgent()
         return self._due.ready > 0 or (bool(self._due.set_aside) and not self.no_slow)
 
-    def waiting(self) -> int:
-        """Return how many polls are due, whether they may be sent now or not."""
-        return len(self._due)
-
     def has_set_aside(self) -> bool:
         """Return whether a slow job waits for one of the slots that slow jobs may hold."""
         return self.no_slow and bool(self._due.set_aside)

@@ -51,7 +51,7 @@ class Scheduler:
         self._reader = reader
         self._hooks = hooks
         self._durations = Durations(policy)
-        self._counters = Counters()
+        self._counters = Counters(loop.time())
         self._jobs: dict[JobRef, Tracked] = {}
         self._queue = PollQueue(loop, self._jobs, limits)
         self._ending = SlicedWork(loop)
@@ -85,7 +85,7 @@ class Scheduler:
 
     def _track(self, ref: JobRef, job: AgentJob | None, now: float) -> Tracked:
         """Start polling a job for its first wait. Later waits join it."""
-        tracked = Tracked(ref, job, now, self._counters.begin(now))
+        tracked = Tracked(ref, job, now)
         tracked.not_before = self._remembered.take(ref, now)
         self._jobs[ref] = tracked
         if not self._workers.is_leaving(ref):  # else it is queued when its cut poll has left
@@ -141,7 +141,6 @@ class Scheduler:
         if tracked.not_before > now:
             self._remembered.remember(tracked.ref, tracked.not_before, now)
         self._reader.forget(tracked.ref)
-        self._counters.end(tracked.seen_second)
         self._queue.remove(tracked)
 
     def _abandon(self, tracked: Tracked, result: Result) -> None:
@@ -184,14 +183,15 @@ class Scheduler:
     def stats(self) -> TrackerStats:
         """Return a snapshot. It may be asked in any thread."""
         now = self.loop.time()
+        jobs = tuple(self._jobs.values())  # a copy, made at once: jobs come and go while another thread counts them
         return TrackerStats(
-            jobs=len(self._jobs),
-            due=self._queue.waiting(),
-            in_flight=self._workers.in_flight(),
+            jobs=len(jobs),
+            due=sum(job.is_due for job in jobs),
+            in_flight=sum(job.worker is not None for job in jobs),
             polls=self._counters.polls,
             errors=self._counters.errors,
             rate=self._counters.rate(now),
-            oldest_unobserved=self._counters.oldest(now),
+            oldest_unobserved=max(now - min((job.seen for job in jobs), default=now), 0.0),
         )
 
     async def close(self, error: AgentJobsError) -> set[asyncio.Task[None]]:

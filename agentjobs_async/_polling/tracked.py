@@ -5,7 +5,6 @@ from contextvars import copy_context
 from typing import Any, Final, Protocol
 
 from agentjobs_async._polling.reading import as_runtime_error
-from agentjobs_async._polling.stats import Second
 from agentjobs_async._polling.wait_state import WaitState
 from agentjobs_async.errors import ProtocolError, RateLimitedError, ResponseError, SessionClosedError
 from agentjobs_async.models import AgentJob, JobRef, with_label
@@ -118,7 +117,6 @@ class Tracked(WaitState):
         waiters: One waiter inline, a dict without values from the second on, `None` when all have left.
         wants_states: Whether some waiter, present or past, wants each state of the job; a plain `Watch` wants the end.
         notified: Whether `notify` was called while its poll was in flight: that may have missed the news.
-        seen_second: The `Second` in which it was last observed; `Counters` counts it there.
         patience_seconds: How long a poll of it may hang while others wait, once one was cut; 0.0 before.
         is_urgent: Whether its next poll goes before all others, since a deadline is near; until that poll begins.
         bucket: The number of its time bucket, or one of the constants below.
@@ -140,18 +138,20 @@ class Tracked(WaitState):
     NOWHERE = -3
     REMOVED = -4
 
-    __slots__ = (
-        *("bucket", "is_urgent", "notified", "patience_seconds", "seen_second", "waiters", "wants_states", "worker"),
-    )
+    __slots__ = (*("bucket", "is_urgent", "notified", "patience_seconds", "waiters", "wants_states", "worker"),)
 
-    def __init__(self, ref: JobRef, job: AgentJob | None, now: float, second: Second) -> None:
+    def __init__(self, ref: JobRef, job: AgentJob | None, now: float) -> None:
         super().__init__(ref, job, now)
-        self.seen_second = second
         self.waiters: Any = None
         self.wants_states = self.notified = self.is_urgent = False
         self.patience_seconds = 0.0
         self.bucket = Tracked.NOWHERE
         self.worker: Worker | None = None
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is due to be polled, and waits for its turn."""
+        return Tracked.NOWHERE < self.bucket < 0
 
     @property
     def is_refused(self) -> bool:

@@ -61,10 +61,6 @@ class Workers:
         self._turning = False
         self._closed = False
 
-    def in_flight(self) -> int:
-        """Return the number of polls in flight."""
-        return sum(worker.tracked is not None for worker in tuple(self._workers))  # a copy, as in `Counters.rate`
-
     def is_leaving(self, ref: JobRef) -> bool:
         """Return whether a cut poll of the job has not ended yet."""
         return bool(self._leaving) and ref in self._leaving

@@ -5,7 +5,6 @@ from collections.abc import Iterable
 
 from agentjobs_async._polling.pace import PollLimits
 from agentjobs_async._polling.queue import PollQueue
-from agentjobs_async._polling.stats import Second
 from agentjobs_async._polling.tracked import Tracked
 from tests.polled import clock, refs
 
@@ -17,7 +16,7 @@ class Polling:
         self.made = clock()
         self.sent: list[tuple[float, Tracked]] = []
         self.dispatches = 0
-        self.jobs = [Tracked(ref, None, self.made, Second(0)) for ref in refs(count)]
+        self.jobs = [Tracked(ref, None, self.made) for ref in refs(count)]
         self.queue = PollQueue(asyncio.get_running_loop(), {job.ref: job for job in self.jobs}, PollLimits(per_second))
         self.queue.dispatcher = self
 
@@ -31,6 +30,10 @@ class Polling:
         now = clock()
         for job in self.jobs if jobs is None else jobs:
             self.queue.place(job, now + delay, now)
+
+    def waiting(self) -> int:
+        """Return how many jobs are due, whether they may be polled now or not."""
+        return sum(job.is_due for job in self.jobs)
 
     def taken(self) -> list[tuple[float, int]]:
         """Return what was sent since the last call, by the numbers of the jobs."""

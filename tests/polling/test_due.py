@@ -6,14 +6,13 @@ from itertools import pairwise
 import pytest
 
 from agentjobs_async._polling.due import DueJobs
-from agentjobs_async._polling.stats import Second
 from agentjobs_async._polling.tracked import Tracked
 from agentjobs_async.errors import AgentJobsError, ProtocolError, RateLimitedError, ServerError
 from agentjobs_async.models import JobRef
 
 
 def job(project: str, number: int) -> Tracked:
-    return Tracked(JobRef(project, f"job_{number}"), None, 0.0, Second(0))
+    return Tracked(JobRef(project, f"job_{number}"), None, 0.0)
 
 
 def refused(seconds: float = 0.0) -> RateLimitedError:

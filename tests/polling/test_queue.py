@@ -2,7 +2,6 @@
 
 import asyncio
 
-from agentjobs_async._polling.stats import Second
 from agentjobs_async._polling.tracked import Tracked
 from agentjobs_async.models import JobRef
 from tests.polled import clock, in_memory, peak
@@ -34,7 +33,7 @@ async def test_deadlines_first() -> None:
     polling = Polling(5, per_second=1)
     for job in polling.jobs:
         polling.queue.enqueue(job, clock())
-    assert (polling.queue.has_backlog(), polling.queue.waiting()) == (True, 4)
+    assert (polling.queue.has_backlog(), polling.waiting()) == (True, 4)
     polling.queue.make_urgent(polling.jobs[4], clock())
     polling.queue.make_urgent(polling.jobs[3], clock())
     polling.queue.make_urgent(polling.jobs[4], clock())
@@ -80,7 +79,7 @@ async def test_removed() -> None:
         assert job.bucket == Tracked.REMOVED
     await asyncio.sleep(100)
     assert polling.taken() == [(0, 0)]
-    assert polling.queue.waiting() == 0
+    assert polling.waiting() == 0
 
 
 async def test_moved_often() -> None:
@@ -105,7 +104,7 @@ async def test_pause() -> None:
     for job in polling.jobs[50:]:
         polling.queue.enqueue(job, clock())
     polling.queue.make_urgent(polling.jobs[99], clock())
-    assert (polling.queue.has_backlog(), polling.queue.waiting()) == (False, 50)
+    assert (polling.queue.has_backlog(), polling.waiting()) == (False, 50)
     await asyncio.sleep(3.9)
     assert polling.taken() == []
     await asyncio.sleep(6)
@@ -143,14 +142,14 @@ async def test_placed_during_a_pause() -> None:
 async def test_paused_project() -> None:
     """Polls of a paused project are put off, some thousands as well, and none of another project waits for them."""
     polling = Polling(3000)
-    other = Tracked(JobRef("elsewhere", "job"), None, clock(), Second(0))
+    other = Tracked(JobRef("elsewhere", "job"), None, clock())
     polling.jobs.append(other)
     polling.queue.pause(polling.jobs[0].ref, 429, clock() + 20, clock() + 20, clock(), clock())
     polling.place(0)
     polling.place(5, polling.jobs[:1])
     await asyncio.sleep(6)
     assert [number for _, number in polling.taken()] == [3000]
-    assert polling.queue.waiting() == 3000
+    assert polling.waiting() == 3000
     polling.queue.make_urgent(polling.jobs[1], clock())
     assert polling.taken() == []
     await asyncio.sleep(40)
@@ -159,7 +158,7 @@ async def test_paused_project() -> None:
     assert taken[0][0] >= 20
     assert peak([at for at, _ in taken]) <= 330
     assert next(at for at, number in taken if number == 1) <= 21
-    assert polling.queue.waiting() == 0
+    assert polling.waiting() == 0
 
 
 async def test_refused_while_a_good_answer_came() -> None:
@@ -185,9 +184,4 @@ async def test_closed() -> None:
     polling.queue.close()
     dispatches = polling.dispatches
     await asyncio.sleep(10)
-    assert (polling.taken(), polling.dispatches, polling.queue.has_backlog(), polling.queue.waiting()) == (
-        [],
-        dispatches,
-        False,
-        0,
-    )
+    assert (polling.taken(), polling.dispatches, polling.queue.has_backlog()) == ([], dispatches, False)

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from agentjobs_async import AgentJob, JobTracker
-from agentjobs_async._polling.stats import Second
 from agentjobs_async._polling.tracked import Tracked, Watch
 from tests.polled import ACTIVE, DONE, REF, Polled, assert_nothing_left, changed, every, in_memory
 
@@ -27,7 +26,7 @@ def watches() -> Iterator[list[Watch]]:
 
 @pytest.fixture
 def tracked() -> Tracked:
-    return Tracked(REF, None, 7.0, Second(7))
+    return Tracked(REF, None, 7.0)
 
 
 def test_back_to_one(tracked: Tracked, watches: list[Watch]) -> None:
