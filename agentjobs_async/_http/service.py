@@ -1,6 +1,5 @@
 """The service over HTTP, one exchange per call: owns paths, decoder, and the last responses of polled jobs."""
 
-from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Final
 
 from yarl import URL
@@ -65,26 +64,21 @@ class Service:
     async def read(self, ref: JobRef, label: str | None) -> AgentJob | ReadJob | AgentJobsError:
         """Return the job as the service shows it now, with `label`, or the error of this one exchange.
 
-        It is sent once more where a kept connection broke before a byte of the answer. A poll is not: it is its own
-        repetition, and the next one is due soon.
+        It is sent once more where a kept connection broke before a byte of the answer, and decoded each time. A poll is
+        neither: the next one is due soon.
         """
         response = await self._transport.read(self._get_path.url(ref.project_id, ref.job_id), repeats=True)
         if isinstance(response, AgentJobsError):
             return response
         return with_label(self._decoder.read(response, ref), label)
 
-    def poll(self, ref: JobRef) -> Awaitable[Response | AgentJobsError]:
-        """Begin one read of a job that is polled; `answer_of` says what its result means."""
-        return self._transport.read(self._get_path.url(ref.project_id, ref.job_id))
+    async def answer(self, ref: JobRef, label: str | None) -> AgentJob | ReadJob | AgentJobsError:
+        """Return the answer to one poll: what the decoder's `read` would return, with `label`, or an equal job.
 
-    def answer_of(
-        self, found: Response | AgentJobsError, ref: JobRef, label: str | None
-    ) -> AgentJob | ReadJob | AgentJobsError:
-        """Return what the decoder's `read` would return, with `label`, or the equal job that was returned before.
-
-        Nearly all polls find a job as the one before did, byte for byte. Decoding takes a fifth of a poll's CPU
-        (`benchmarks/bench_requests.py`); comparing the bytes takes next to none.
+        Nearly all polls find a job as the one before did, byte for byte: then the same job is returned again. Decoding
+        takes a fifth of a poll's CPU (`benchmarks/bench_requests.py`); comparing the bytes takes next to none.
         """
+        found = await self._transport.read(self._get_path.url(ref.project_id, ref.job_id))
         if isinstance(found, AgentJobsError):
             return found
         last = self._last.get(ref)

@@ -1,7 +1,7 @@
 """Reading a job through the caller's `get_job`, and checking what the caller passes as a job."""
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from attrs import evolve
 
@@ -30,19 +30,15 @@ class Reader(Protocol):
 
     longest_poll: float
 
-    async def read(self, ref: JobRef, label: str | None) -> Answer:
-        """Return the job as it is now, with `label` if that is not `None`, or the error of this read."""
-        ...
+    async def answer(self, ref: JobRef, label: str | None) -> Answer:
+        """Return the answer to one poll: the job as it is now, with `label` if that is not `None`, or an error.
 
-    def poll(self, ref: JobRef) -> Awaitable[Any]:
-        """Begin a poll. It may raise anything; `answer_of` says what its result means.
-
-        Workers await it themselves: a coroutine between would cost a tenth of a poll (`benchmarks/bench_waits.py`).
+        It raises only what is no `Exception`, such as its cancellation.
         """
         ...
 
-    def answer_of(self, found: Any, ref: JobRef, label: str | None) -> Answer:
-        """Return the job that a poll has found, with `label` as in `read`, or the error that its result means."""
+    async def read(self, ref: JobRef, label: str | None) -> Answer:
+        """Return the same to a caller who asks once, and not again soon."""
         ...
 
     def forget(self, ref: JobRef) -> None:
@@ -71,14 +67,25 @@ class GetJobReader:
         self._get_job = get_job
         self._statuses = statuses or {}
 
-    async def read(self, ref: JobRef, label: str | None) -> Answer:
-        """Return the job as it is now, or the error of this read."""
+    async def answer(self, ref: JobRef, label: str | None) -> Answer:
+        """Return the job that `get_job` returns, or the error that it raises or that its value means."""
         try:
-            return self.answer_of(await self.poll(ref), ref, label)
-        except Exception as error:  # noqa: BLE001 - a value, as of any other reader: the caller raises it
-            return error
+            found = await self._reading(ref)
+        except Exception as error:  # noqa: BLE001 - a value, as of any other reader: the caller judges or raises it
+            return without_own_frame(error)
+        if isinstance(found, AgentJob):
+            return with_label(self._job_found(found, ref), label)
+        if isinstance(found, Mapping):
+            return with_label(self._job_described(found, ref), label)
+        return InvalidInputError(
+            f"get_job must return an AgentJob, or the service's document as a mapping, not {type(found).__name__}"
+        )
 
-    def poll(self, ref: JobRef) -> Awaitable[Any]:
+    async def read(self, ref: JobRef, label: str | None) -> Answer:
+        """Return what `answer` returns."""
+        return await self.answer(ref, label)
+
+    def _reading(self, ref: JobRef) -> Awaitable[object]:
         """Call `get_job`.
 
         Raises:
@@ -88,16 +95,6 @@ class GetJobReader:
         if hasattr(reading, "__await__"):
             return reading
         raise InvalidInputError(f"get_job must be async: it returned {type(reading).__name__}, which cannot be awaited")
-
-    def answer_of(self, found: object, ref: JobRef, label: str | None) -> Answer:
-        """Return the job that `get_job` returned, or the error that its value means."""
-        if isinstance(found, AgentJob):
-            return with_label(self._job_found(found, ref), label)
-        if isinstance(found, Mapping):
-            return with_label(self._job_described(found, ref), label)
-        return InvalidInputError(
-            f"get_job must return an AgentJob, or the service's document as a mapping, not {type(found).__name__}"
-        )
 
     def _job_found(self, found: AgentJob, ref: JobRef) -> Answer:
         """Return a job that the program itself made or read; one of another ref is a mistake in the program."""

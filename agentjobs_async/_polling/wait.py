@@ -12,7 +12,6 @@ from agentjobs_async._polling.reading import (
     job_or_ref,
     ref_of,
     with_ref,
-    without_own_frame,
 )
 from agentjobs_async._polling.wait_state import Answer, Durations, StatusWarnings, WaitState
 from agentjobs_async._validation import checked_timeout
@@ -65,10 +64,7 @@ async def wait_for_job(
         while result is None:
             wait.polls += 1
             wait.polling = True
-            try:
-                answer = reader.answer_of(await reader.poll(wait.ref), wait.ref, wait.label)
-            except Exception as error:  # noqa: BLE001 - an answer as well: `act_on` says whether it ends the wait
-                answer = without_own_frame(error)
+            answer = await reader.answer(wait.ref, wait.label)
             wait.polling = False
             if scope.ended and isinstance(answer, Exception):  # the cut caused it: it says less than the one before it
                 wait.error = wait.error or answer

@@ -155,7 +155,6 @@ class Workers:
         `worker.tracked is not tracked` after the await means: cut; slot and job may belong to another worker by now.
         """
         queue, counters, clock, answers = self._queue, self._counters, self._loop.time, self._answers
-        poll, answer_of = self._reader.poll, self._reader.answer_of
         is_first, now = True, clock()
         # Variables that a callable has left behind are not for the next job's poll: a worker ends by them.
         while not context and (tracked := queue.next(now)) is not None:
@@ -169,7 +168,7 @@ class Workers:
                 is_first = False
                 self.dispatch()  # this worker has found work, so that the next one may start
             try:
-                answer: Answer | BaseException = answer_of(await poll(tracked.ref), tracked.ref, tracked.label)
+                answer: Answer | BaseException = await self._reader.answer(tracked.ref, tracked.label)
             except BaseException as error:  # a callable may raise anything; only its own job ends by it
                 if self._ends_worker(worker, error, cut=worker.tracked is not tracked):
                     raise

@@ -30,7 +30,7 @@ async def test_polls_are_sent_once(then: Any, monkeypatch: pytest.MonkeyPatch, *
         monkeypatch.setattr(transport, "hasattr", lambda *_: False, raising=False)
     async with Scripted(job(), Reply(then=then), job()) as server, server.session() as session:
         await session.get_job("job_1")
-        broken = await session._service.poll(REF)
+        broken = await session._service.answer(REF, None)
         assert isinstance(broken, TransportError)
         assert re.search(r"disconnected|reset", str(broken))
         await session.get_job("job_1")

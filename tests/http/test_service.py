@@ -3,7 +3,7 @@
 import asyncio
 import gzip
 import json
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from multidict import CIMultiDict
 from yarl import URL
 
-from agentjobs_async import AgentJob, AgentJobsError, HttpTimeouts, JobRef, PollPolicy
+from agentjobs_async import AgentJob, AgentJobsError, JobRef, PollPolicy
 from agentjobs_async._http.api_key import ApiKey
 from agentjobs_async._http.responses import Response, ResponseDecoder
 from agentjobs_async._http.service import Service
@@ -30,10 +30,28 @@ NESTED = json.dumps({"id": "job_1", "status": "active", "notes": [{}] * 1000}).e
 OTHER = ACTIVE.replace(b"job_1", b"job_2")
 
 
-def service() -> Service:
-    """Return a service whose transport is never opened."""
-    transport = Transport(DECODER.key, HttpTimeouts(), None, None, "tests", 1)
-    return Service(URL("https://service.example"), "/jobs", "/jobs/{job_id}", transport, DECODER)
+class Sent:
+    """A transport that returns what it was given."""
+
+    read_seconds = 30.0
+    next: Response
+
+    async def read(self, _url: URL) -> Response:
+        return self.next
+
+
+class Polling:
+    """Polls of one job at a service."""
+
+    def __init__(self) -> None:
+        self._transport = Sent()
+        transport = cast("Transport", self._transport)
+        self.service = Service(URL("https://service.example"), "/jobs", "/jobs/{job_id}", transport, DECODER)
+
+    def answer(self, sent: Response, label: str | None = None) -> object:
+        """Return the answer to a poll to which the server sent this response."""
+        self._transport.next = sent
+        return asyncio.run(self.service.answer(REF, label))
 
 
 def response(body: bytes = ACTIVE, status: int = 200, *, whole: bool = True, **headers: str) -> Response:
@@ -43,23 +61,23 @@ def response(body: bytes = ACTIVE, status: int = 200, *, whole: bool = True, **h
 
 def test_an_unchanged_response() -> None:
     """The same bytes give the same object; after other bytes, it is made anew."""
-    polling = service()
-    first = polling.answer_of(response(), REF, None)
+    polling = Polling()
+    first = polling.answer(response())
     assert isinstance(first, AgentJob)
-    assert polling.answer_of(response(), REF, None) is first
-    assert polling.answer_of(response(ACTIVE + b" "), REF, None) == first
-    again = polling.answer_of(response(), REF, None)
+    assert polling.answer(response()) is first
+    assert polling.answer(response(ACTIVE + b" ")) == first
+    again = polling.answer(response())
     assert again == first
     assert again is not first
 
 
 def test_the_label_of_an_unchanged_response() -> None:
     """A job bears the label that is asked for, from then on as one object, whether or not its bytes have changed."""
-    polling = service()
-    answers = [polling.answer_of(response(), REF, label) for label in (None, "a", "a", "b")]
+    polling = Polling()
+    answers = [polling.answer(response(), label) for label in (None, "a", "a", "b")]
     assert [answer.label for answer in answers if isinstance(answer, AgentJob)] == [None, "a", "a", "b"]
     assert answers[1] is answers[2]
-    delayed = polling.answer_of(response(Retry_After="7"), REF, "b")
+    delayed = polling.answer(response(Retry_After="7"), "b")
     assert isinstance(delayed, ReadJob)
     assert (delayed.job.label, delayed.retry_after) == ("b", 7.0)
 
@@ -68,9 +86,9 @@ def test_the_same_bytes_in_another_response() -> None:
     """What a response says beside its body counts, although the body has not changed."""
 
     def check(other: Response) -> None:
-        polling = service()
-        polling.answer_of(response(), REF, None)
-        answer = polling.answer_of(other, REF, None)
+        polling = Polling()
+        polling.answer(response())
+        answer = polling.answer(other)
         assert type(answer) is type(DECODER.read(other, REF))
         assert isinstance(answer, ReadJob | AgentJobsError)
 
@@ -94,9 +112,9 @@ RESPONSES = st.builds(
 @given(st.lists(st.one_of(RESPONSES, st.just(response())), max_size=8))
 def test_any_history(responses: list[Response]) -> None:
     """Whatever came before, a response means what it means alone."""
-    polling = service()
+    polling = Polling()
     for one in responses:
-        assert _shown(polling.answer_of(one, REF, None)) == _shown(DECODER.read(one, REF))
+        assert _shown(polling.answer(one)) == _shown(DECODER.read(one, REF))
 
 
 def _shown(answer: Any) -> object:
@@ -109,10 +127,10 @@ def test_what_is_not_kept() -> None:
     """A body that echoes the key, one that is large as bytes or decoded, and one of an ended job are not kept."""
 
     def check(body: bytes) -> None:
-        polling = service()
-        polling.answer_of(response(), REF, None)
-        polling.answer_of(response(body), REF, None)
-        assert polling._last == {}
+        polling = Polling()
+        polling.answer(response())
+        polling.answer(response(body))
+        assert polling.service._last == {}
 
     assert failures(check, ECHO, LARGE, NESTED, COMPLETED) == {}
 
