@@ -3,27 +3,28 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-import attrs
 import click
+from attrs import frozen
 
 from agentjobs_async import InvalidInputError, JournalError
 from agentjobs_async._text import span
 from agentjobs_async.batch import FleetLimits, Journal, JournalRow, State, Where
-from agentjobs_async.batch._monitoring import is_at_work, unseen_for, workers_of
+from agentjobs_async.batch._monitoring import WorkerState, is_at_work, unseen_for, workers_of
 from agentjobs_async.batch._service import options_to
 from agentjobs_async.batch._store.file_lock import is_owned
 from agentjobs_async.batch.states import FAILED, open_in
-from agentjobs_async.cli._input.options import filter_options, journal_argument
+from agentjobs_async.cli._input.options import JSON_OPTION, filter_options, journal_argument
 from agentjobs_async.cli._input.own_journals import directory, left_journals
-from agentjobs_async.cli._output.hints import resume_command, show_lost_jobs, show_retry, show_unknown
-from agentjobs_async.cli._output.lines import show_rows
+from agentjobs_async.cli._output.hints import export_command, resume_command, show_lost_jobs, show_retry, show_unknown
 from agentjobs_async.cli._output.live import Active, End, View, head_lines, in_one_line, live_lines
 from agentjobs_async.cli._output.outcomes import Outcome, described, exit_code
-from agentjobs_async.cli._output.results import outcomes_of
+from agentjobs_async.cli._output.results import entry_of_row, outcomes_of
+from agentjobs_async.cli._output.screen import Cell, Screen, Styled
+from agentjobs_async.cli._output.tables import show_entries
 from agentjobs_async.cli.display import longest_queue, recent_durations
 from agentjobs_async.cli.ending import tally
 from agentjobs_async.cli.estimates import Expected
@@ -35,69 +36,77 @@ from agentjobs_async.session import EMULATOR
 _LOOK_SECONDS: Final = 1.0
 _REST_PER_LOOK: Final = 20.0  # looking takes at most a twentieth of the database's time
 _LINE_SECONDS: Final = 60.0  # between two lines of a log
-_MOST_ALIGNED: Final = 500  # rows: any number of them takes little memory
+_MOST_ROWS: Final = 50  # what a person reads; export has all
+_NEEDING_A_PERSON: Final = (State.UNKNOWN, *FAILED)
 _MOST_ACTIVE: Final = 200  # rows: more than a terminal shows
 
 
 @command("status", ALL_COMPLETED, "agentjobs status run.db --state failed")
 @journal_argument("The journal; a run may be using it.", None)
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["table", "jsonl"]),
-    default="table",
-    show_default=True,
-    help="A table for people, or a JSON object per row.",
-)
 @click.option("--watch", is_flag=True, help="Show it as it changes, until all items have ended.")
 @click.option("--summary", "is_summary", is_flag=True, help="Only how many items are in which state.")
 @filter_options
-def status(journal: str | None, form: str, where: Where, *, watch: bool, is_summary: bool) -> int:
-    """Show what the journal FILE holds, while a run uses it or later: how many items are in which state, then each.
+@JSON_OPTION
+def status(journal: str | None, where: Where, *, watch: bool, is_summary: bool, as_json: bool) -> int:
+    """Show what the journal FILE holds, while a run uses it or later, and what needs you.
 
-    With --state, --grep, --project or --older-than, show those items that meet all of them. The exit code is that of
-    all items. Without a journal, list those that runs without --journal have left, and how to continue with each.
+    That is how many items are in which state, when the run will end, its workers, and up to 50 items: those that are
+    unknown, failed or rejected; with --state, --grep, --project or --older-than, those that meet all of them.
+    agentjobs export writes all items. The exit code is that of all items.
+
+    Without a journal, list those that runs without --journal have left, and how to continue with each.
 
     With --watch a terminal shows the journal as its run does; any other output gets a line each minute.
     """
-    if watch and (form != "table" or journal is None):
-        raise InvalidInputError("--watch shows one journal to people: give its FILE or URL, and no --format")
+    if watch and (as_json or journal is None):
+        raise InvalidInputError("--watch shows one journal to people: give its FILE or URL, and no --json")
     if journal is None:
-        return run_action(lambda context: _show_left_journals(context, form))
+        return run_action(lambda context: _show_left_journals(context, as_json=as_json))
     if watch:
         return run_action(lambda context: _watch(context, journal))
-    return run_action(lambda context: _show(context, journal, form, where, is_summary=is_summary))
+    return run_action(lambda context: _show(context, journal, where, as_json=as_json, is_summary=is_summary))
 
 
-async def _show(context: Context, journal: str, form: str, where: Where, *, is_summary: bool) -> int:
-    """Write how many items of the journal are in which state, then the items, as a table or as JSON Lines."""
-    screen, is_table = context.screen, form == "table"
-    async with Journal.open(journal, read_only=True) as opened:
+async def _show(context: Context, given: str, where: Where, *, as_json: bool, is_summary: bool) -> int:
+    """Write how many items of the journal are in which state, then those that `where` names."""
+    screen = context.screen
+    async with Journal.open(given, read_only=True) as journal:
         # Before the counts: what ends in between leaves no work without a process.
-        is_live = opened.moved_to is None and is_at_work(await workers_of(opened))
-        counts = await opened.counts()
-        words = tally(counts)
-        if is_table and is_live and open_in(counts):
-            screen.lines(head_lines(await _Watched(opened).look(), screen.columns), wrap=False)
-        elif form != "jsonl":
-            screen.line(words)
-        elif is_summary:
-            shown = {state: number for state, number in counts.items() if number}
-            screen.json_lines([{"items": sum(shown.values()), "states": shown}])
-        if not is_summary:
-            await _show_rows(context, form, where, opened, counts)
-        if opened.moved_to is not None:
-            screen.notice(f"This journal was moved to {opened.moved_to}, and can only be read.")
-        elif is_table and not is_live:
-            await _show_ways_on(context, opened, journal, counts)
+        is_live = journal.moved_to is None and is_at_work(await workers_of(journal))
+        counts = await journal.counts()
+        found = None if is_summary else await _found(journal, where)
+        if as_json:
+            screen.json_lines([_as_json(counts, found)])
+        else:
+            await _show_head(screen, journal, counts, is_live=is_live)
+        if found is not None and not as_json:
+            _show_found(screen, found, where, _place(journal, given))
+        if journal.moved_to is not None:
+            screen.notice(f"This journal was moved to {journal.moved_to}, and can only be read.")
+        elif not as_json and not is_live:
+            await _show_ways_on(context, journal, _place(journal, given), counts)
     return exit_code(outcomes_of(counts))
 
 
-async def _show_ways_on(context: Context, journal: Journal, given: str, counts: Mapping[State, int]) -> None:
-    """Show what settles, continues or retries items; `given` is the journal as the command was given it."""
+def _place(journal: Journal, given: str) -> str:
+    """Return the journal as a command names it: as it was given, or without the password that a URL may hold."""
+    return journal.address if journal.is_shared else given
+
+
+async def _show_head(screen: Screen, journal: Journal, counts: Mapping[State, int], *, is_live: bool) -> None:
+    """Write the counts; while a process works on open items, also when they end, and the workers."""
+    if not is_live or not open_in(counts):
+        screen.line(tally(counts))
+        return
+    view = await _Watched(journal).look()
+    for line in head_lines(view, screen.columns):
+        screen.line(*line)
+    _show_workers(screen, view.workers)
+
+
+async def _show_ways_on(context: Context, journal: Journal, place: str, counts: Mapping[State, int]) -> None:
+    """Show what settles, continues or retries items."""
     screen = context.screen
-    # The address of a shared journal may hold a password, which no command shows.
-    place = journal.address if journal.is_shared else given
     service = await journal._entries.service()
     options = options_to(service)
     if service == EMULATOR:
@@ -111,31 +120,59 @@ async def _show_ways_on(context: Context, journal: Journal, given: str, counts: 
         show_retry(screen, place, sum(counts[state] for state in FAILED), options)
 
 
-async def _pages(journal: Journal, where: Where, counts: Mapping[State, int]) -> AsyncIterator[list[JournalRow]]:
-    """Return the rows in the order of their states, then of the input, in lists that are laid out together."""
-    pending: list[JournalRow] = []
+@frozen
+class _Found:
+    """The items that are shown.
+
+    Attributes:
+        rows: They, in the order of their states, then of the input.
+        number: How many there are in all.
+    """
+
+    rows: Sequence[JournalRow]
+    number: int
+
+
+async def _found(journal: Journal, where: Where) -> _Found:
+    """Return the first items that `where` names, without any condition those that need a person."""
+    where = Where(states=_NEEDING_A_PERSON) if where == Where() else where
+    rows: list[JournalRow] = []
     for state in State:
-        if counts[state] and (where.states is None or state in where.states):
-            async for page in journal.rows(where=attrs.evolve(where, states={state})).pages():
-                pending += page
-                if len(pending) >= _MOST_ALIGNED:
-                    yield pending
-                    pending = []
-    if pending:
-        yield pending
+        if (where.states is None or state in where.states) and len(rows) < _MOST_ROWS:
+            size = _MOST_ROWS - len(rows)
+            rows += await journal._entries.page(0, state=state, where=where, newest=True, size=size)
+    return _Found(rows, await journal._entries.count(where))
 
 
-async def _show_rows(context: Context, form: str, where: Where, journal: Journal, counts: Mapping[State, int]) -> None:
-    """Write the items page by page, so that any number of them takes little memory."""
-    screen, shown = context.screen, 0
-    async for page in _pages(journal, where, counts):
-        if form == "jsonl":
-            screen.json_lines(map(document, page))
-        else:
-            show_rows(screen, page, header=not shown)
-        shown += len(page)
-    if form == "table" and where != Where():
-        screen.notice(f"{shown:,} of them {'is' if shown == 1 else 'are'} shown.")
+def _show_found(screen: Screen, found: _Found, where: Where, place: str) -> None:
+    """Write a table of the items, and if they are not all, how many there are and what writes all."""
+    if found.rows:
+        show_entries(screen, list(map(entry_of_row, found.rows)))
+    elif where != Where():
+        screen.notice("No item meets the filters.")
+    if found.number > len(found.rows):
+        screen.notice(f"{len(found.rows):,} of {found.number:,} are shown; all items are written by:")
+        screen.command(f"  {export_command(place)}")
+
+
+def _show_workers(screen: Screen, workers: Sequence[WorkerState]) -> None:
+    """Write a table of the processes that work on a shared journal."""
+    if workers:
+        screen.table(("WORKER", "ACTIVE", "LAST HEARTBEAT"), map(_worker_cells, workers))
+
+
+def _worker_cells(worker: WorkerState) -> tuple[Cell, ...]:
+    dead = ", counts as dead" if worker.is_dead else ""
+    heard: Styled = (f"{span(worker.silent_for)} ago{dead}", "yellow" if dead else "")
+    return ((worker.name,),), ((f"{worker.active:,}",),), ((heard,),)
+
+
+def _as_json(counts: Mapping[State, int], found: _Found | None) -> dict[str, Any]:
+    states = {state: number for state, number in counts.items() if number}
+    shown = {"items": sum(states.values()), "states": states}
+    if found is None:
+        return shown
+    return {**shown, "rows": list(map(document, found.rows)), "more": found.number - len(found.rows)}
 
 
 async def _watch(context: Context, journal: str) -> int:
@@ -230,18 +267,18 @@ def _trouble(*, is_live: bool, unseen_seconds: float | None) -> str:
     return ""
 
 
-async def _show_left_journals(context: Context, form: str) -> int:
+async def _show_left_journals(context: Context, *, as_json: bool) -> int:
     """Write which journals runs without --journal have left, and how to continue with each."""
     journals = left_journals()
     outcomes = Counter[Outcome]()
     for path in journals:
-        outcomes += await _show_left(context, path, form)
+        outcomes += await _show_left(context, path, as_json=as_json)
     if not journals:
         context.screen.notice(f"No run without --journal has left a journal in {directory()}.")
     return exit_code(outcomes)
 
 
-async def _show_left(context: Context, path: Path, form: str) -> Counter[Outcome]:
+async def _show_left(context: Context, path: Path, *, as_json: bool) -> Counter[Outcome]:
     try:
         async with Journal.open(path, read_only=True) as opened:
             counts, options = await opened.counts(), options_to(await opened._entries.service())
@@ -250,7 +287,7 @@ async def _show_left(context: Context, path: Path, form: str) -> Counter[Outcome
         return Counter({Outcome.ACTIVE: 1})
     in_use = is_owned(path)
     states = {state: number for state, number in counts.items() if number}
-    if form == "jsonl":
+    if as_json:
         context.screen.json_lines([{"journal": str(path), "in_use": in_use, "states": states}])
     else:
         words = tally(counts) if states else "nothing planned"

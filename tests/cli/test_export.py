@@ -68,7 +68,6 @@ def test_fields_named_as_columns(service: EmulatorThread, tmp_path: Path, capsys
     assert main(["run", *arguments]) == 0
     ended = [event for event in map(json.loads, capsys.readouterr().out.splitlines()) if event["event"] == "ended"]
     assert [event["context"] for event in ended] == [fields]
-    assert main(["status", db, "--format", "jsonl"]) == 0
     assert main(["export", db, "--format", "jsonl"]) == 0
     for line in capsys.readouterr().out.splitlines():
         assert json.loads(line).items() >= {"key": "1", **columns}.items()

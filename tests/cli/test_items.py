@@ -63,10 +63,10 @@ def test_items_by_a_filter(service: EmulatorThread, tasks: Path, db: str, capsys
     capsys.readouterr()
     assert main(["status", db, "--grep", "p2", "--state", "rejected", "--state", "failed"]) == 1
     tally, header, row = capsys.readouterr().out.splitlines()
-    assert (tally, header.split()[:3]) == ("1 failed, 1 rejected, 1 completed", ["KEY", "STATE", "PROMPT"])
-    assert row.split()[:5] == ["k2", "rejected", "p2", "HTTP", "422:"]
+    assert (tally, header.split()[:3]) == ("1 failed, 1 rejected, 1 completed", ["STATE", "KEY", "PROMPT"])
+    assert row.split()[:5] == ["rejected", "k2", "p2", "HTTP", "422:"]
     assert main(["status", db, "--older-than", "1h", "--project", "none"]) == 1
-    assert capsys.readouterr().err.splitlines()[:2] == ["0 of them are shown.", "2 failed; try them again with:"]
+    assert capsys.readouterr().err.splitlines()[:2] == ["No item meets the filters.", "2 failed; try them again with:"]
     assert main(["status", db, "--older-than", "soon"]) == 2
     capsys.readouterr()
     assert main(["retry", "--journal", db, "--state", "failed"]) == 0
@@ -75,7 +75,7 @@ def test_items_by_a_filter(service: EmulatorThread, tasks: Path, db: str, capsys
     assert command.endswith(f" resume {db} --base-url {service.emulator.base_url}")
     assert main(["retry", "k2", "k0", "k9", "--journal", db]) == 1
     assert re.search(r"k0 refused: .*completed.*\nk9 refused: .*no item.*\n1 item planned", capsys.readouterr().err)
-    assert main(["status", db, "--summary", "--format", "jsonl"]) == 4
+    assert main(["status", db, "--summary", "--json"]) == 4
     assert json.loads(capsys.readouterr().out) == {"items": 3, "states": {"planned": 2, "completed": 1}}
     for wrong in ([], ["k1", "--state", "failed"], ["k1", "--max-tries", "2"], ["--state", "abandoned"]):
         assert main(["retry", "--journal", db, *wrong]) == 2

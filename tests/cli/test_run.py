@@ -156,13 +156,14 @@ def test_a_stream_of_ends(service: EmulatorThread, tasks: Path, db: str) -> None
 
 
 def test_status(service: EmulatorThread, tasks: Path, db: str, capsys: Captured) -> None:
-    """The status is a table or JSON Lines; nothing hostile in it reaches a terminal."""
+    """The status is a table or JSON; nothing hostile in it reaches a terminal."""
     tasks.write_text(json.dumps({"key": "a|b", "prompt": HOSTILE}) + "\n")
     service.inject(f'422 error="{HOSTILE}"'.replace("\x1b", "\\u001b").replace("\x07", "\\u0007"))
     assert run(tasks, db) == 1
-    for form, words in {"table": "a|b  rejected", "jsonl": '"key": "a|b"'}.items():
+    cases: list[tuple[list[str], str]] = [([], "rejected  a|b"), (["--json"], '"key": "a|b"')]
+    for arguments, words in cases:
         capsys.readouterr()
-        assert main(["status", "--journal", db, "--format", form]) == 1
+        assert main(["status", "--journal", db, *arguments]) == 1
         written = capsys.readouterr()
         assert words in written.out
         assert written.out.replace("\n", "").isprintable()
@@ -182,7 +183,7 @@ def test_status_of_what_was_left(db: str, capsys: Captured) -> None:
     told = capsys.readouterr().err
     assert told.startswith("No process works on it; continue with:\n  ")
     assert told.endswith(f" resume {db}\n")
-    assert main(["status", db, "--format", "jsonl"]) == 4
+    assert main(["status", db, "--json"]) == 4
     assert capsys.readouterr().err == ""
     owner = FileLock(Path(db))
     assert main(["status", db]) == 4
@@ -228,7 +229,7 @@ def test_many_unknown(service: EmulatorThread, db: str, capsys: Captured) -> Non
     asyncio.run(begin())
     with Child("resume", db, "--max-active", "2", env=service.environment) as child:
         child.until_error(": unknown items keep all slots of --max-active, since their agents may be at work.")
-        child.until_error("  … and 5 more: agentjobs status shows all").until_error(f"{db} --job JOB -- -19\n")
+        child.until_error("  … and 5 more: agentjobs export writes all").until_error(f"{db} --job JOB -- -19\n")
         assert child.send(signal.SIGINT).ended() == 130
     assert not service.emulator.requests
     assert main(["resume", "--journal", db, "--unknown-for", "0"]) == 4
@@ -384,10 +385,9 @@ def test_status_on_a_read_only_disk(service: EmulatorThread, tmp_path: Path, cra
         file.chmod(0o444)
     place.chmod(0o555)
     before = sorted(place.iterdir())
-    with Child("status", "--journal", db, "--format", "jsonl", before=without_power) as child:
+    with Child("status", "--journal", db, "--json", before=without_power) as child:
         assert child.ended() == (4 if crashed else 0), child.stderr
-    states = [json.loads(line)["state"] for line in child.stdout.splitlines()]
-    assert states == ["active" if crashed else "completed"] * 2
+    assert json.loads(child.stdout)["states"] == {"active" if crashed else "completed": 2}
     assert sorted(place.iterdir()) == before
     with Child("resume", "--journal", db, env=service.environment, before=without_power) as child:
         assert child.ended() == 4

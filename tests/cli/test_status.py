@@ -1,16 +1,74 @@
 import asyncio
+import json
+import re
 from pathlib import Path
 
 import pytest
 
+from agentjobs_async import RejectedError
 from agentjobs_async.__main__ import main
 from agentjobs_async.batch import BatchItem, Journal
 from agentjobs_async.batch._store.file_lock import FileLock
 from tests.batch.stage import claim_of
-from tests.cli.checks import Captured
+from tests.cli.checks import Captured, plan
 from tests.cli.stage import Child, EmulatorThread
 
 pytestmark = pytest.mark.slow
+
+
+async def reject(db: str, number: int) -> None:
+    """Record of the first items that the server has refused their creates."""
+    async with Journal.open(db) as journal:
+        for row in (await journal.rows())[:number]:
+            claim = await journal._entries.claim(row.key)
+            assert isinstance(claim, str)
+            assert await journal._entries.mark_rejected(row.key, RejectedError(422), claim=claim)
+
+
+def test_what_needs_a_person(db: str, capsys: Captured) -> None:
+    """At most 50 items are shown: those that need a person, or that the filters name; a line tells how to get all."""
+    plan(db, *(BatchItem(f"k{number}", "p", "docs") for number in range(120)))
+    asyncio.run(reject(db, 60))
+    assert main(["status", db]) == 4
+    printed = capsys.readouterr()
+    tally, _, *rows = printed.out.splitlines()
+    assert tally == "60 rejected, 60 planned"
+    assert [row.split()[:2] for row in rows] == [["rejected", f"k{number}"] for number in range(50)]
+    more, command = printed.err.splitlines()[:2]
+    assert more == "50 of 60 are shown; all items are written by:"
+    assert command.endswith(f" export {db}")
+    assert main(["status", db, "--state", "planned", "--state", "rejected", "--grep", "k11"]) == 4
+    printed = capsys.readouterr()
+    assert [row.split()[:2] for row in printed.out.splitlines()[2:]] == [
+        ["rejected", "k11"],
+        *(["planned", f"k{number}"] for number in range(110, 120)),
+    ]
+    assert "are shown" not in printed.err
+
+
+def test_json(db: str, capsys: Captured) -> None:
+    """In JSON it is one object: the counts, the same items as in `export`, and how many more there are."""
+    plan(db, *(BatchItem(f"k{number}", "p", "docs") for number in range(60)))
+    asyncio.run(reject(db, 52))
+    assert main(["status", db, "--json"]) == 4
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["items"], shown["states"], shown["more"]) == (60, {"rejected": 52, "planned": 8}, 2)
+    assert main(["export", db, "--format", "jsonl"]) == 0
+    assert shown["rows"] == [json.loads(line) for line in capsys.readouterr().out.splitlines()[:50]]
+    assert main(["status", db, "--json", "--summary"]) == 4
+    assert json.loads(capsys.readouterr().out) == {"items": 60, "states": {"rejected": 52, "planned": 8}}
+
+
+def test_workers(service: EmulatorThread, database: str, capsys: Captured) -> None:
+    """Of a shared journal it shows the processes that work on it."""
+    service.live(duration=3600)
+    assert main(["submit", "first one", "--journal", database]) == 0
+    with Child("worker", "--journal", database, env=service.environment):
+        service.wait_for_polls(1)
+        capsys.readouterr()
+        assert main(["status", "--journal", database]) == 4
+        shown = capsys.readouterr().out
+    assert re.search(r"^WORKER +ACTIVE +LAST HEARTBEAT\n\S+:\d+ +1 +[\d.]+ s ago$", shown, re.MULTILINE)
 
 
 def test_a_fleet(service: EmulatorThread, database: str) -> None:

@@ -82,6 +82,12 @@ class Reader:
         met += [func.coalesce(_ROW.tries, 1) < max_tries] if max_tries is not None else []
         return rows_of(await self._database.read(ROWS.where(*met).order_by(_ROW.number).limit(size)))
 
+    async def count(self, where: Where) -> int:
+        """Return how many items meet `where`; one that was planned again counts by its newest row."""
+        met = conditions(where, self._clock())
+        found = await self._database.read(select(func.count()).where(*met, _ROW.retried_as.is_(None)))
+        return legible(lambda: int(found[0][0]))
+
     async def get_many(self, keys: Sequence[str]) -> dict[str, JournalRow]:
         """Return the rows of some hundred keys, by key; keys that have none are left out."""
         return {row.key: row for row in rows_of(await self._database.read(ROWS.where(_ROW.key.in_(keys))))}

@@ -76,6 +76,11 @@ def resume_command(journal: str, options: Sequence[str]) -> str:
     return f"{_program()} resume {shlex.join([journal, *options])}"
 
 
+def export_command(journal: str) -> str:
+    """Return the command that writes all items of a journal."""
+    return f"{_program()} export {shlex.quote(journal)}"
+
+
 def show_unknown(screen: Screen, rows: Sequence["JournalRow"], journal: str | None) -> None:
     """Show unknown items, and the command that settles each; no command where `journal`, its place, is `None`."""
     shown = rows[:_MOST_UNKNOWN]
@@ -84,7 +89,7 @@ def show_unknown(screen: Screen, rows: Sequence["JournalRow"], journal: str | No
     for row in shown:
         screen.notice(_where_to_look(row))
     if len(rows) > len(shown):
-        screen.notice(f"  … and {len(rows) - len(shown)} more: agentjobs status shows all")
+        screen.notice(f"  … and {len(rows) - len(shown)} more: agentjobs export writes all")
     if shown and journal is not None:
         screen.notice("Then settle each by its job, by --send-again or by --abandon:")
         for row in shown:

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
 from agentjobs_async._text import shown_status
-from agentjobs_async.batch import JournalRow
 from agentjobs_async.cli._output.columns import in_words, shortened
 from agentjobs_async.cli._output.outcomes import Outcome
 from agentjobs_async.cli._output.results import (
@@ -14,13 +13,12 @@ from agentjobs_async.cli._output.results import (
     change_document,
     detail_of,
     entry_of_result,
-    entry_of_row,
     outcomes_in_words,
     result_document,
     summary_document,
 )
 from agentjobs_async.cli._output.screen import Screen, styled_status
-from agentjobs_async.cli._output.tables import table_lines
+from agentjobs_async.cli._output.tables import show_entries
 
 _LONGEST_LINE: Final = 200  # columns of a line without a terminal
 _LEAST_PROMPT: Final = 24  # columns
@@ -83,7 +81,9 @@ class JobLines:
         """Write the table between empty lines, then how many ended in which way."""
         if results:
             entries = [entry_of_result(result) for result in sorted(results, key=lambda result: _ORDER[result.outcome])]
-            self._screen.lines([("",), *table_lines(entries, self._screen.columns), ("",)], wrap=False)
+            self._screen.line()
+            show_entries(self._screen, entries)
+            self._screen.line()
             self._screen.line(outcomes_in_words(Counter(result.outcome for result in results)))
 
     def summary(self, outcomes: Mapping[Outcome, int], exit_code: int) -> None:
@@ -140,15 +140,6 @@ class JsonLines:
     def summary(self, outcomes: Mapping[Outcome, int], exit_code: int) -> None:
         """Write `summary`."""
         self._screen.json_lines([summary_document(outcomes, exit_code)])
-
-
-def show_rows(screen: Screen, rows: Sequence[JournalRow], *, header: bool) -> None:
-    """Write the table of some rows, if there are any; no key is cut where the output goes to another program."""
-    if rows:
-        lines = table_lines(
-            list(map(entry_of_row, rows)), screen.columns, header=header, is_cut=screen.width is not None
-        )
-        screen.lines(lines, wrap=False)
 
 
 def _write_end(screen: Screen, name: str, result: Result) -> None:

@@ -11,20 +11,24 @@ import os
 import re
 import stat
 import sys
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Final, TextIO
 
 from rich.cells import cell_len
 from rich.console import Console
 from rich.live import Live
+from rich.table import Table
 from rich.text import Text
 
 from agentjobs_async._text import one_line
-from agentjobs_async.cli._output.columns import LONGEST_LINE, columns_of
+from agentjobs_async.cli._output.columns import LONGEST_LINE
 from agentjobs_async.cli._output.streams import guarded, is_on_github, without_commands, without_commands_in_json
 
 Styled = str | tuple[str, str]
 """Text, or text and its style."""
+Line = tuple[Styled, ...]
+Cell = Sequence[Line]
+"""What stands in one row and one column of a table: lines."""
 
 _STYLES: Final = {
     "active": "cyan",
@@ -58,7 +62,6 @@ class Screen:
         self._error = _console(guarded(sys.stderr))
         self._live: Live | None = None
         self._height = 0
-        self._known_codes: dict[str, tuple[str, str]] = {"": ("", "")}
 
     @property
     def is_terminal(self) -> bool:
@@ -72,7 +75,7 @@ class Screen:
 
     @property
     def columns(self) -> int:
-        """The columns of a table: of the terminal, else as COLUMNS says, else 80, as in the log of a build server."""
+        """The columns of the terminal, else as COLUMNS says, else 80, as in the log of a build server."""
         return self._out.width
 
     @property
@@ -86,15 +89,27 @@ class Screen:
         if self._live is not None:
             self._live.refresh()  # else the view would say for a moment that what has ended is under way
 
-    def lines(self, lines: Iterable[tuple[Styled, ...]], *, wrap: bool = True) -> None:
-        """Write the lines of a table as `line` does, or `whole_line` without `wrap`, all at once."""
-        if not self._out.is_terminal:
-            self._stream.write("".join(f"{_plain(line)}\n" for line in lines))
-            self._stream.flush()
-            return
-        width = self._out.width if wrap else LONGEST_LINE
-        self._stream.write("".join(text for line in lines for text in self._rendered(line, width)))
-        self._stream.flush()
+    def table(self, heads: Sequence[str], rows: Iterable[Sequence[Cell]], room: int | None = None) -> None:
+        """Write a table to standard output, without lines around its cells. It may be wider than the terminal.
+
+        Args:
+            heads: The name of each column.
+            rows: The cells of each row.
+            room: The columns to which the lines of the last cell are wrapped, between words; `None` wraps none.
+        """
+        table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+        for head in heads:
+            table.add_column(head, no_wrap=True)
+        for row in rows:
+            *cells, last = (list(map(_text, cell)) for cell in row)
+            if room is not None:
+                last = [line for text in last for line in _wrapped(text, room)]
+            table.add_row(*map(Text("\n").join, (*cells, last)))
+        options = self._out.options.update_width(LONGEST_LINE)
+        for segments in self._out.render_lines(table, options, pad=False):
+            line = Text.assemble(*((segment.text, segment.style or "") for segment in segments))
+            line.rstrip()
+            self._out.print(line, soft_wrap=True)
 
     def whole_line(self, *parts: Styled) -> None:
         """Write one line to standard output without wrapping, so that it can be copied."""
@@ -160,34 +175,6 @@ class Screen:
                 self._live = None
                 refreshing.cancel()
         self._height = 0
-
-    def _rendered(self, parts: tuple[Styled, ...], width: int) -> Iterator[str]:
-        """Yield the text of a line, or of several if it has to be wrapped, with its styles as the terminal reads them.
-
-        Rich alone takes a tenth of a millisecond for a line, which is too much for a journal of 200,000 items.
-        """
-        words = _plain(parts)
-        if columns_of(words) > width:
-            for line in _wrapped(_text(parts), width):
-                with self._out.capture() as captured:
-                    self._out.print(line, soft_wrap=True)
-                yield captured.get()
-            return
-        is_clean = words == _joined(parts)
-        for part in parts:
-            words, style = (part, "") if isinstance(part, str) else part
-            before, after = self._codes(style)
-            yield f"{before}{words if is_clean else _clean(words)}{after}"
-        yield "\n"
-
-    def _codes(self, style: str) -> tuple[str, str]:
-        """Return what the terminal reads before and after text of this style."""
-        if style not in self._known_codes:
-            with self._out.capture() as captured:
-                self._out.print(Text("x", style), end="")
-            before, _, after = captured.get().partition("x")
-            self._known_codes[style] = before, after
-        return self._known_codes[style]
 
     def restore_terminal(self) -> None:
         """Clear the live view and show the cursor.
@@ -267,14 +254,6 @@ def _text(parts: tuple[Styled, ...]) -> Text:
         words, style = (part, "") if isinstance(part, str) else part
         text.append(_clean(words), style)
     return text
-
-
-def _plain(parts: tuple[Styled, ...]) -> str:
-    return _clean(_joined(parts))
-
-
-def _joined(parts: tuple[Styled, ...]) -> str:
-    return "".join(part if isinstance(part, str) else part[0] for part in parts)
 
 
 def _print(console: Console, parts: tuple[Styled, ...]) -> None:

@@ -83,7 +83,7 @@ def test_second_signal(service: EmulatorThread, state_directory: Path, capsys: C
         assert child.ended() == -signal.SIGINT
     journal = the_journal(state_directory)
     assert f" resume {journal} --base-url" in child.stderr.splitlines()[-1]
-    assert main(["status", str(journal), "--format", "jsonl"]) == 4
+    assert main(["export", str(journal), "--format", "jsonl"]) == 0
     assert json.loads(capsys.readouterr().out)["state"] == "sending"
 
 
@@ -117,7 +117,7 @@ def test_status_of_several(service: EmulatorThread, state_directory: Path, capsy
     (state_directory / "run-broken.db").write_text("no journal")
     with Child("run", "d x", env=service.environment) as child:
         child.until(" created")
-        assert main(["status", "--format", "jsonl"]) == 4
+        assert main(["status", "--json"]) == 4
     written = capsys.readouterr()
     documents = [json.loads(line) for line in written.out.splitlines()]
     assert [(document["in_use"], document["states"]) for document in documents] == [

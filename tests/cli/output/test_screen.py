@@ -52,14 +52,15 @@ def test_lines_are_not_wrapped_without_a_terminal(capsys: Captured) -> None:
 def test_a_size_that_is_none(size: str, db: str, monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
     """COLUMNS and LINES that are no size, such as 0, change nothing."""
     plan(db, BatchItem("k0", "Document the v2 endpoints", "docs"))
-    assert main(["status", db]) == 4
+    assert main(["status", db, "--state", "planned"]) == 4
     expected = capsys.readouterr()
-    assert "k0   planned    Document the v2 endpoints" in expected.out
+    assert "planned  k0   Document the v2 endpoints\n" in expected.out
     for name in ("COLUMNS", "LINES"):
         monkeypatch.setenv(name, size)
-    assert main(["status", db]) == 4
+    assert main(["status", db, "--state", "planned"]) == 4
     assert capsys.readouterr() == expected
-    with Child("status", db, terminal=True, env={"COLUMNS": size, "LINES": size}) as child:
+    arguments = ("status", db, "--state", "planned")
+    with Child(*arguments, terminal=True, env={"COLUMNS": size, "LINES": size}) as child:
         assert child.ended() == 4
     assert narrow(child, 80).split()[:2] == ["1", "planned"]
 
@@ -91,22 +92,22 @@ def test_a_run_on_a_terminal(service: EmulatorThread) -> None:
             assert child.stdout.rfind("\x1b[?25h") > child.stdout.rfind("\x1b[?25l")
             assert not re.search(r"[^\n]\r\x1b\[2K", child.stdout)
     plain = narrow(usual, 80)
-    assert "KEY  STATE      PROMPT" in plain
+    assert re.search(r"STATE      KEY, PROMPT\s+PULL REQUEST OR REASON", plain)
     assert "2 completed" in plain
     plain = narrow(small)
-    assert re.search(r"\n1 +completed +Document the v2…\s+https://code.example/acme/demo/pull/job_", plain)
-    assert f"  {LINK}" in plain
+    assert re.search(r"\ncompleted  1  Document the v2[ a-z]*…\s+https://code.example/acme/demo/pull/job_", plain)
 
 
 def test_a_table_on_a_terminal(service: EmulatorThread, tmp_path: Path, db: str) -> None:
-    """A table has its colours, keeps a long key's end, ends a prompt with a whole word, and escapes what is no text."""
+    """A table has its colours, whole keys and links, and prompts of whole words, and escapes what is no text."""
     tasks = tmp_path / "tasks.jsonl"
-    key = f"docs/{'x' * 60}/chapter-7"
+    key = f"docs/{'x' * 20}/chapter-7"
     tasks.write_text(json.dumps({"key": key, "prompt": "word \x1b[31m " + "word " * 30}), encoding="utf-8")
     assert main(["run", "--file", str(tasks), "--journal", db]) == 0
-    with Child("status", db, terminal=True, env=service.environment) as child:
+    with Child("status", db, "--state", "completed", terminal=True, env=service.environment) as child:
         assert child.ended() == 0
-    assert re.search(r"docs/x+…x+/chapter-7 +\x1b\[32mcompleted", child.stdout)
+    assert re.search(rf"\x1b\[32mcompleted.*{key}", child.stdout)
+    assert f"/pull/{service.job_ids[0]}" in child.stdout
     assert "\x1b[31m" not in child.stdout
     assert "word \\x1b[31m word" in child.stdout
     assert " word…" in child.stdout

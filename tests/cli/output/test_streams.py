@@ -175,8 +175,8 @@ def test_no_command_of_a_key(service: EmulatorThread, tmp_path: Path, capsys: Ca
     tasks.write_text("".join(f"{json.dumps(record)}\n" for record in records), encoding="utf-8")
     main(["plan", "--file", str(tasks)])
     main(["run", "--file", str(tasks), "--journal", db, "--yes"])
-    for form in ("table", "jsonl"):
-        main(["status", db, "--format", form])
+    main(["status", db])
+    main(["status", db, "--json"])
     main(["run", "--file", str(tasks), "--yes", "--json"])
     main(["resolve", "--journal", db, HOSTILE, "--abandon"])
     main(["export", db])
