@@ -1,6 +1,5 @@
-"""The command that shows a journal: its numbers, then its items; or how it changes; or which journals were left."""
+"""The command that shows a journal: its numbers, then its items; or which journals were left."""
 
-import asyncio
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -10,17 +9,17 @@ from typing import Any, Final
 import click
 from attrs import frozen
 
-from agentjobs_async import InvalidInputError, JournalError
+from agentjobs_async import JournalError
 from agentjobs_async._text import span
-from agentjobs_async.batch import FleetLimits, Journal, JournalRow, State, Where
+from agentjobs_async.batch import Journal, JournalRow, State, Where
 from agentjobs_async.batch._monitoring import WorkerState, is_at_work, unseen_for, workers_of
 from agentjobs_async.batch._service import options_to
 from agentjobs_async.batch._store.file_lock import is_owned
 from agentjobs_async.batch.states import FAILED, open_in
-from agentjobs_async.cli._input.options import JSON_OPTION, filter_options, journal_argument
+from agentjobs_async.cli._input.options import filter_options, journal_argument
 from agentjobs_async.cli._input.own_journals import directory, left_journals
 from agentjobs_async.cli._output.hints import export_command, resume_command, show_lost_jobs, show_retry, show_unknown
-from agentjobs_async.cli._output.live import Active, End, View, head_lines, in_one_line, live_lines
+from agentjobs_async.cli._output.live import End, View, head_lines
 from agentjobs_async.cli._output.outcomes import Outcome, described, exit_code
 from agentjobs_async.cli._output.results import entry_of_row, outcomes_of
 from agentjobs_async.cli._output.screen import Cell, Screen, Styled
@@ -33,9 +32,6 @@ from agentjobs_async.cli.process import Context, run_action
 from agentjobs_async.report.items import document
 from agentjobs_async.session import EMULATOR
 
-_LOOK_SECONDS: Final = 1.0
-_REST_PER_LOOK: Final = 20.0  # looking takes at most a twentieth of the database's time
-_LINE_SECONDS: Final = 60.0  # between two lines of a log
 _MOST_ROWS: Final = 50  # what a person reads; export has all
 _NEEDING_A_PERSON: Final = (State.UNKNOWN, *FAILED)
 _MOST_ACTIVE: Final = 200  # rows: more than a terminal shows
@@ -43,11 +39,17 @@ _MOST_ACTIVE: Final = 200  # rows: more than a terminal shows
 
 @command("status", ALL_COMPLETED, "agentjobs status run.db --state failed")
 @journal_argument("The journal; a run may be using it.", None)
-@click.option("--watch", is_flag=True, help="Show it as it changes, until all items have ended.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "jsonl"]),
+    default="table",
+    show_default=True,
+    help="A table for people, or a JSON object for each item shown.",
+)
 @click.option("--summary", "is_summary", is_flag=True, help="Only how many items are in which state.")
 @filter_options
-@JSON_OPTION
-def status(journal: str | None, where: Where, *, watch: bool, is_summary: bool, as_json: bool) -> int:
+def status(journal: str | None, form: str, where: Where, *, is_summary: bool) -> int:
     """Show what the journal FILE holds, while a run uses it or later, and what needs you.
 
     That is how many items are in which state, when the run will end, its workers, and up to 50 items: those that are
@@ -55,15 +57,10 @@ def status(journal: str | None, where: Where, *, watch: bool, is_summary: bool, 
     agentjobs export writes all items. The exit code is that of all items.
 
     Without a journal, list those that runs without --journal have left, and how to continue with each.
-
-    With --watch a terminal shows the journal as its run does; any other output gets a line each minute.
     """
-    if watch and (as_json or journal is None):
-        raise InvalidInputError("--watch shows one journal to people: give its FILE or URL, and no --json")
+    as_json = form == "jsonl"
     if journal is None:
         return run_action(lambda context: _show_left_journals(context, as_json=as_json))
-    if watch:
-        return run_action(lambda context: _watch(context, journal))
     return run_action(lambda context: _show(context, journal, where, as_json=as_json, is_summary=is_summary))
 
 
@@ -72,15 +69,16 @@ async def _show(context: Context, given: str, where: Where, *, as_json: bool, is
     screen = context.screen
     async with Journal.open(given, read_only=True) as journal:
         # Before the counts: what ends in between leaves no work without a process.
-        is_live = journal.moved_to is None and is_at_work(await workers_of(journal))
+        workers = await workers_of(journal)
+        is_live = journal.moved_to is None and is_at_work(workers)
         counts = await journal.counts()
         found = None if is_summary else await _found(journal, where)
-        if as_json:
-            screen.json_lines([_as_json(counts, found)])
-        else:
-            await _show_head(screen, journal, counts, is_live=is_live)
-        if found is not None and not as_json:
-            _show_found(screen, found, where, _place(journal, given))
+        if not as_json:
+            await _show_head(screen, journal, counts, workers, is_live=is_live)
+        elif is_summary:
+            screen.json_lines([_as_json(counts)])
+        if found is not None:
+            _show_found(screen, found, where, _place(journal, given), as_json=as_json)
         if journal.moved_to is not None:
             screen.notice(f"This journal was moved to {journal.moved_to}, and can only be read.")
         elif not as_json and not is_live:
@@ -93,15 +91,21 @@ def _place(journal: Journal, given: str) -> str:
     return journal.address if journal.is_shared else given
 
 
-async def _show_head(screen: Screen, journal: Journal, counts: Mapping[State, int], *, is_live: bool) -> None:
+async def _show_head(
+    screen: Screen,
+    journal: Journal,
+    counts: Mapping[State, int],
+    workers: Sequence[WorkerState] | None,
+    *,
+    is_live: bool,
+) -> None:
     """Write the counts; while a process works on open items, also when they end, and the workers."""
     if not is_live or not open_in(counts):
         screen.line(tally(counts))
         return
-    view = await _Watched(journal).look()
-    for line in head_lines(view, screen.columns):
+    for line in head_lines(await _view_of(journal, counts), screen.columns):
         screen.line(*line)
-    _show_workers(screen, view.workers)
+    _show_workers(screen, workers or ())
 
 
 async def _show_ways_on(context: Context, journal: Journal, place: str, counts: Mapping[State, int]) -> None:
@@ -144,9 +148,11 @@ async def _found(journal: Journal, where: Where) -> _Found:
     return _Found(rows, await journal._entries.count(where))
 
 
-def _show_found(screen: Screen, found: _Found, where: Where, place: str) -> None:
-    """Write a table of the items, and if they are not all, how many there are and what writes all."""
-    if found.rows:
+def _show_found(screen: Screen, found: _Found, where: Where, place: str, *, as_json: bool) -> None:
+    """Write the items, and if they are not all, how many there are and what writes all."""
+    if as_json:
+        screen.json_lines(map(document, found.rows))
+    elif found.rows:
         show_entries(screen, list(map(entry_of_row, found.rows)))
     elif where != Where():
         screen.notice("No item meets the filters.")
@@ -167,104 +173,40 @@ def _worker_cells(worker: WorkerState) -> tuple[Cell, ...]:
     return ((worker.name,),), ((f"{worker.active:,}",),), ((heard,),)
 
 
-def _as_json(counts: Mapping[State, int], found: _Found | None) -> dict[str, Any]:
+def _as_json(counts: Mapping[State, int]) -> dict[str, Any]:
     states = {state: number for state, number in counts.items() if number}
-    shown = {"items": sum(states.values()), "states": states}
-    if found is None:
-        return shown
-    return {**shown, "rows": list(map(document, found.rows)), "more": found.number - len(found.rows)}
+    return {"items": sum(states.values()), "states": states}
 
 
-async def _watch(context: Context, journal: str) -> int:
-    """Show a journal until all items have ended; return the exit code of all items."""
-    screen = context.screen
-    async with Journal.open(journal, read_only=True) as opened:
-        watched = _Watched(opened)
-        view = await watched.look()
-        line_at = -_LINE_SECONDS
-        async with screen.live_view(lambda width, height: live_lines(view, width, height)):
-            while view.open:
-                if not screen.shows_live_view and time.monotonic() - line_at >= _LINE_SECONDS:
-                    screen.line(in_one_line(view))
-                    line_at = time.monotonic()
-                await asyncio.sleep(max(_LOOK_SECONDS, _REST_PER_LOOK * watched.took))
-                view = await watched.look()
-    screen.line(tally(view.counts))
-    return exit_code(outcomes_of(view.counts))
+async def _view_of(journal: Journal, counts: Mapping[State, int]) -> View:
+    """Return a journal that other processes work on as its run would show it.
 
-
-class _Watched:
-    """A journal that other processes work on, seen from outside.
-
-    Attributes:
-        took: How many seconds the last look took.
+    Raises:
+        JournalError: The journal can't be read.
     """
-
-    def __init__(self, journal: Journal) -> None:
-        self.took = 0.0
-        self._journal = journal
-        self._expected = Expected()
-
-    async def look(self) -> View:
-        """Return the journal as it is now.
-
-        Raises:
-            JournalError: The journal can't be read.
-        """
-        started, journal = time.monotonic(), self._journal
-        workers = await workers_of(journal)  # before the counts: what ends in between leaves no work without a process
-        counts, limits = await journal.counts(), await journal.limits()
-        self._expected.replace(await recent_durations(journal))
-        active = await self._active()
-        is_live = is_at_work(workers)
-        trouble = _trouble(is_live=is_live, unseen_seconds=await unseen_for(journal))
-        # Only a job that was seen of late shows that the service answers.
-        is_known = counts[State.ACTIVE] and not trouble
-        view = View(
-            counts,
-            time.time(),
-            active,
-            await self._end(counts, limits, active) if is_known else None,
-            self._expected.usual,
-            workers=workers or (),
-            trouble=trouble,
-        )
-        self.took = time.monotonic() - started
-        return view
-
-    async def _active(self) -> list[Active]:
-        """Return the oldest items under way."""
-        now = time.time()
-        rows = await self._journal._entries.page(0, state=State.ACTIVE, size=_MOST_ACTIVE)
-        return [
-            Active(
-                row.item_key,
-                row.prompt,
-                row.state,
-                max(now - (row.created_at or row.updated_at).timestamp(), 0.0),
-                row.polls,
-                row.pr_link,
-            )
-            for row in rows
-        ]
-
-    async def _end(self, counts: Mapping[State, int], limits: FleetLimits, active: list[Active]) -> End | None:
-        ages = [item.age for item in active]
-        more = counts[State.ACTIVE] + counts[State.SENDING] - len(ages)
-        return self._expected.end(
-            to_create=counts[State.PLANNED],
-            queue=await longest_queue(self._journal, limits, counts),
-            ages=[*ages, *[0.0] * max(more, 0)],
-            limits=limits,
-        )
-
-
-def _trouble(*, is_live: bool, unseen_seconds: float | None) -> str:
-    if not is_live:
-        return "no process works on it; agentjobs resume continues"
+    expected = Expected()
+    expected.replace(await recent_durations(journal))
+    unseen_seconds = await unseen_for(journal)
     if unseen_seconds is not None:
-        return f"no active job was seen for {span(unseen_seconds)}: no run polls them, or no server answers"
-    return ""
+        trouble = f"no active job was seen for {span(unseen_seconds)}: no run polls them, or no server answers"
+        return View(counts, time.time(), usual=expected.usual, trouble=trouble)
+    # Only a job that was seen of late shows that the service answers.
+    end = await _end(journal, expected, counts) if counts[State.ACTIVE] else None
+    return View(counts, time.time(), end=end, usual=expected.usual)
+
+
+async def _end(journal: Journal, expected: Expected, counts: Mapping[State, int]) -> End | None:
+    """Return when all items will have ended, by the ages of the oldest jobs; the others count as begun just now."""
+    now, limits = time.time(), await journal.limits()
+    rows = await journal._entries.page(0, state=State.ACTIVE, size=_MOST_ACTIVE)
+    ages = [max(now - (row.created_at or row.updated_at).timestamp(), 0.0) for row in rows]
+    younger = counts[State.ACTIVE] + counts[State.SENDING] - len(ages)
+    return expected.end(
+        to_create=counts[State.PLANNED],
+        queue=await longest_queue(journal, limits, counts),
+        ages=[*ages, *[0.0] * max(younger, 0)],
+        limits=limits,
+    )
 
 
 async def _show_left_journals(context: Context, *, as_json: bool) -> int:

@@ -43,8 +43,8 @@ def test_submit_and_work(
     assert main(["submit", "--file", str(tasks), "--max-active", "2", "--create-rate", "100/s"]) == 0
     told = capsys.readouterr().err
     assert told == "3 submitted, 0 refused; at most 2 active over all workers, creates at 100/s.\n"
-    assert main(["status", "--state", "planned", "--json"]) == 4
-    assert [row["state"] for row in json.loads(capsys.readouterr().out)["rows"]] == ["planned"] * 3
+    assert main(["status", "--state", "planned", "--format", "jsonl"]) == 4
+    assert [json.loads(line)["state"] for line in capsys.readouterr().out.splitlines()] == ["planned"] * 3
     assert service.emulator.requests == ()
     with Child("worker", "--journal", url, env=service.environment) as worker:
         worker.until("k0 completed").until("k1 completed").until("k2 completed").send(signal.SIGTERM)

@@ -75,7 +75,7 @@ def test_items_by_a_filter(service: EmulatorThread, tasks: Path, db: str, capsys
     assert command.endswith(f" resume {db} --base-url {service.emulator.base_url}")
     assert main(["retry", "k2", "k0", "k9", "--journal", db]) == 1
     assert re.search(r"k0 refused: .*completed.*\nk9 refused: .*no item.*\n1 item planned", capsys.readouterr().err)
-    assert main(["status", db, "--summary", "--json"]) == 4
+    assert main(["status", db, "--summary", "--format", "jsonl"]) == 4
     assert json.loads(capsys.readouterr().out) == {"items": 3, "states": {"planned": 2, "completed": 1}}
     for wrong in ([], ["k1", "--state", "failed"], ["k1", "--max-tries", "2"], ["--state", "abandoned"]):
         assert main(["retry", "--journal", db, *wrong]) == 2

@@ -183,7 +183,7 @@ def test_status_of_what_was_left(db: str, capsys: Captured) -> None:
     told = capsys.readouterr().err
     assert told.startswith("No process works on it; continue with:\n  ")
     assert told.endswith(f" resume {db}\n")
-    assert main(["status", db, "--json"]) == 4
+    assert main(["status", db, "--format", "jsonl"]) == 4
     assert capsys.readouterr().err == ""
     owner = FileLock(Path(db))
     assert main(["status", db]) == 4
@@ -385,7 +385,7 @@ def test_status_on_a_read_only_disk(service: EmulatorThread, tmp_path: Path, cra
         file.chmod(0o444)
     place.chmod(0o555)
     before = sorted(place.iterdir())
-    with Child("status", "--journal", db, "--json", before=without_power) as child:
+    with Child("status", "--journal", db, "--format", "jsonl", before=without_power) as child:
         assert child.ended() == (4 if crashed else 0), child.stderr
     assert json.loads(child.stdout)["states"] == {"active" if crashed else "completed": 2}
     assert sorted(place.iterdir()) == before

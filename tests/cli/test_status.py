@@ -47,15 +47,15 @@ def test_what_needs_a_person(db: str, capsys: Captured) -> None:
 
 
 def test_json(db: str, capsys: Captured) -> None:
-    """In JSON it is one object: the counts, the same items as in `export`, and how many more there are."""
+    """In JSON Lines it is the same items as in `export`, and says how many more there are; or the counts."""
     plan(db, *(BatchItem(f"k{number}", "p", "docs") for number in range(60)))
     asyncio.run(reject(db, 52))
-    assert main(["status", db, "--json"]) == 4
-    shown = json.loads(capsys.readouterr().out)
-    assert (shown["items"], shown["states"], shown["more"]) == (60, {"rejected": 52, "planned": 8}, 2)
+    assert main(["status", db, "--format", "jsonl"]) == 4
+    shown = capsys.readouterr()
+    assert "50 of 52 are shown" in shown.err
     assert main(["export", db, "--format", "jsonl"]) == 0
-    assert shown["rows"] == [json.loads(line) for line in capsys.readouterr().out.splitlines()[:50]]
-    assert main(["status", db, "--json", "--summary"]) == 4
+    assert shown.out.splitlines() == capsys.readouterr().out.splitlines()[:50]
+    assert main(["status", db, "--format", "jsonl", "--summary"]) == 4
     assert json.loads(capsys.readouterr().out) == {"items": 60, "states": {"rejected": 52, "planned": 8}}
 
 
@@ -71,37 +71,27 @@ def test_workers(service: EmulatorThread, database: str, capsys: Captured) -> No
     assert re.search(r"^WORKER +ACTIVE +LAST HEARTBEAT\n\S+:\d+ +1 +[\d.]+ s ago$", shown, re.MULTILINE)
 
 
-def test_a_fleet(service: EmulatorThread, database: str) -> None:
-    """It shows the workers and the items under way until the last has ended, and ends with the code of all."""
+def test_a_fleet(service: EmulatorThread, database: str, capsys: Captured) -> None:
+    """While workers are at work it shows how far they are; its exit code is that of all items."""
     service.live(duration=3600)
     service.live("failed", prompt="first one")
     assert main(["submit", "first one", "second one", "--journal", database]) == 0
-    command = ("status", "--watch", "--journal", database)
     with Child("worker", "--until-done", "--journal", database, env=service.environment) as worker:
         worker.until("1 failed")
-        with Child(*command, terminal=True) as shown, Child(*command) as logged:
-            shown.until("] 1 of 2 ended").until("1 failed").until("1 active").until("LAST HEARTBEAT").until(
-                "second one"
-            )
-            logged.until("50 %: 1 failed, 1 active; ").until("; 1 worker")
-            service.wait_for_polls(2)  # an item without a job is not abandoned
-            assert main(["resolve", "2", "--abandon", "--journal", database]) == 0
-            for watch in (shown, logged):
-                assert watch.ended() == 1
-                assert "1 failed, 1 abandoned" in watch.stdout
+        service.wait_for_polls(2)  # an item without a job is not abandoned
+        capsys.readouterr()
+        assert main(["status", "--journal", database]) == 4
+        told = capsys.readouterr().out
+        assert "] 1 of 2 ended" in told
+        assert "1 failed" in told
+        assert "1 active" in told
+        assert main(["resolve", "2", "--abandon", "--journal", database]) == 0
         assert worker.ended() == 1
+    assert main(["status", "--journal", database]) == 1
+    assert "1 failed, 1 abandoned" in capsys.readouterr().out
 
 
-def test_a_file_that_has_ended(service: EmulatorThread, db: str, capsys: Captured) -> None:
-    """A journal whose items have all ended is not watched: its sum is shown."""
-    assert main(["run", "one", "--journal", db]) == 0
-    capsys.readouterr()
-    assert main(["status", "--watch", db]) == 0
-    assert capsys.readouterr().out == "1 completed\n"
-    assert service.emulator.agents_started.total() == 1
-
-
-def test_a_file_that_was_left(tmp_path: Path) -> None:
+def test_a_file_that_was_left(tmp_path: Path, capsys: Captured) -> None:
     """Where the run has ended before its items, it says at once that nobody works on them, and tells no end."""
     journal = tmp_path / "run.db"
 
@@ -115,11 +105,13 @@ def test_a_file_that_was_left(tmp_path: Path) -> None:
             await opened.abandon("2")
 
     asyncio.run(plan())
-    with Child("status", "--watch", str(journal)) as watch:
-        watch.until("no process works on it; agentjobs resume continues\n")
-        assert "ends about" not in watch.stdout
+    assert main(["status", str(journal)]) == 4
+    told = capsys.readouterr()
+    assert "No process works on it; continue with:" in told.err
+    assert "ends about" not in told.out
     owner = FileLock(journal)
-    with Child("status", "--watch", str(journal)) as watch:
-        watch.until("50 %: 1 planned, 1 abandoned; ")
-        assert "no process" not in watch.stdout
+    assert main(["status", str(journal)]) == 4
+    told = capsys.readouterr()
+    assert "] 1 of 2 ended" in told.out
+    assert "No process" not in told.err
     owner.release()

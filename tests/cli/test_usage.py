@@ -104,8 +104,6 @@ WRONG = {
     "submit x": "Missing option '--journal'",
     "submit x --journal run.db": "a file serves one machine",
     "worker --journal run.db": "a file serves one machine",
-    "status --watch": "--watch shows one journal to people",
-    "status --watch run.db --json": "--watch shows one journal to people",
     # results
     "run --report /nowhere/page x": "--report: /nowhere/page is no file in a directory that exists",
 }

@@ -117,7 +117,7 @@ def test_status_of_several(service: EmulatorThread, state_directory: Path, capsy
     (state_directory / "run-broken.db").write_text("no journal")
     with Child("run", "d x", env=service.environment) as child:
         child.until(" created")
-        assert main(["status", "--json"]) == 4
+        assert main(["status", "--format", "jsonl"]) == 4
     written = capsys.readouterr()
     documents = [json.loads(line) for line in written.out.splitlines()]
     assert [(document["in_use"], document["states"]) for document in documents] == [

@@ -176,7 +176,7 @@ def test_no_command_of_a_key(service: EmulatorThread, tmp_path: Path, capsys: Ca
     main(["plan", "--file", str(tasks)])
     main(["run", "--file", str(tasks), "--journal", db, "--yes"])
     main(["status", db])
-    main(["status", db, "--json"])
+    main(["status", db, "--format", "jsonl"])
     main(["run", "--file", str(tasks), "--yes", "--json"])
     main(["resolve", "--journal", db, HOSTILE, "--abandon"])
     main(["export", db])
