@@ -56,7 +56,8 @@ class Journal:
         Args:
             place: The path of a file, or a URL such as `postgresql+psycopg://user@host/database` (needs psycopg). What
                 the URL leaves out comes from libpq's environment, such as PGPASSWORD.
-            read_only: Change nothing, and keep no owner from writing. The journal has to exist.
+            read_only: Change nothing, and keep no owner from writing. The journal has to exist; a file, in a
+                directory that can be written, since SQLite makes files there.
             clock: The wall clock, in seconds since the epoch; `None` takes the process's clock for a file, and the
                 server's on PostgreSQL.
             owner_timeout: On PostgreSQL, seconds without a heartbeat after which an owner is taken for dead, and

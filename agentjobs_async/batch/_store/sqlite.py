@@ -6,11 +6,10 @@ import os
 import sqlite3
 import stat
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urlencode
 
 from sqlalchemy import (
     Float,
@@ -54,7 +53,6 @@ _BUSY_SECONDS: Final = 10.0  # a foreign program that reads the file may lock it
 _CHECKPOINT_PAGES: Final = 32  # often, so that the file alone, copied without its log, holds nearly all rows
 _WRITABLE: Final = 0o222  # any of the bits: `os.access` alone says yes to root
 _SETTLED_SECONDS: Final = 2.5  # the coarsest times of a file system are whole 2 s
-_WITHOUT_LOCKS: Final = "unix-none" if os.name == "posix" else "win32-none"  # names of SQLite's own
 _REASONS: Final[dict[int, JournalReason]] = {
     sqlite3.SQLITE_FULL: "full",
     sqlite3.SQLITE_BUSY: "locked",
@@ -137,15 +135,14 @@ class FileBackend(Backend):
 def _engine(path: Path, *, read_only: bool) -> FileEngine:
     # To look, read-only: otherwise the last one to close would carry a crashed owner's log over into the file. To own,
     # "rw": SQLite's default would make an empty file where the journal was removed meanwhile.
-    query = _reading(path) if read_only else {"mode": "rw"}
-    url = make_url("sqlite://").set(database=path.as_uri(), query={**query, "uri": "true"})
+    query = {"mode": "ro" if read_only else "rw", "uri": "true"}
+    url = make_url("sqlite://").set(database=path.as_uri(), query=query)
     engine = create_engine(url, hide_parameters=True, connect_args={"timeout": _BUSY_SECONDS})
 
     @event.listens_for(engine, "connect")
     def _durable(connection: Any, record: object) -> None:
         del record
         cursor = connection.cursor()
-        cursor.execute(_before_reading(query))
         cursor.execute("PRAGMA synchronous = FULL")
         cursor.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
         cursor.close()
@@ -173,12 +170,12 @@ def check(path: Path, *, writing: bool) -> None:
 
     Raises:
         JournalError: `corrupt` when it is broken or something else, `version` when it has another layout,
-            `read_only` when `writing` is asked for and not allowed.
+            `read_only` when `writing` is asked for and not allowed, or its directory can't be written.
     """
     check_kind(path, writing=writing)
     fault = None
     try:
-        with closing(_look_into({"mode": "ro"} if writing else _reading(path), path)) as connection:
+        with closing(_look_into(path, immutable=False)) as connection:
             _check_layout(path, connection)
             found = connection.execute("PRAGMA integrity_check(1)").fetchone()  # quick_check leaves the indexes out
         if found != ("ok",):
@@ -202,7 +199,7 @@ def check_kind(path: Path, *, writing: bool) -> None:
         if size and not _has_log(path):
             # Immutable: SQLite makes no files beside a foreign database. It also ignores the log, which may hold half
             # of a journal: with a log, `check` alone decides.
-            with closing(_look_into({"mode": "ro", "immutable": "1"}, path)) as connection:
+            with closing(_look_into(path, immutable=True)) as connection:
                 _check_layout(path, connection)
     except (OSError, sqlite3.Error, ValueError) as error:
         fault = faults(path, error)
@@ -226,6 +223,12 @@ def _size(path: Path, *, writing: bool) -> int:
         raise JournalError(f"journal {path}: it has a second name (a hard link), where it would go unlocked", "io")
     if writing and not (os.access(path, os.W_OK) and found.st_mode & _WRITABLE):
         raise PermissionError(errno.EACCES, "no user may write it")
+    if not (writing or os.access(path.resolve().parent, os.W_OK)):
+        raise JournalError(
+            f"journal {path.name}: its directory can't be written, and SQLite reads it with files that it makes there;"
+            f" copy {path.name}, and {path.name}-wal if there is one, to another directory, or make this one writable",
+            "read_only",
+        )
     return found.st_size
 
 
@@ -235,36 +238,12 @@ def _has_log(path: Path) -> bool:
     return False
 
 
-def _reading(path: Path) -> dict[str, str]:
-    """Return the parameters of SQLite's address with which a journal is opened to be read only.
-
-    Beside a journal with a log SQLite needs files that it can't make in a directory that it can't write. There it reads
-    without them, and without locks: no owner writes there.
-    """
-    query = {"mode": "ro"}
-    if os.access(path.parent, os.W_OK):
-        return query
-    try:
-        with closing(_look_into(query, path)) as connection:
-            connection.execute("SELECT 1 FROM sqlite_master").fetchone()
-    except sqlite3.OperationalError:
-        return {**query, "vfs": _WITHOUT_LOCKS} if _has_log(path) else {**query, "immutable": "1"}
-    return query
-
-
-def _before_reading(query: Mapping[str, str]) -> str:
-    """Return the first statement of a connection that `query` opens: without locks, the log's index stays in memory."""
-    return "PRAGMA locking_mode = EXCLUSIVE" if query.get("vfs") == _WITHOUT_LOCKS else "PRAGMA locking_mode = NORMAL"
-
-
-def _look_into(query: Mapping[str, str], path: Path) -> sqlite3.Connection:
+def _look_into(path: Path, *, immutable: bool) -> sqlite3.Connection:
     """Open a connection that can't write.
 
     Only SQLite may open the file: closing any other descriptor of it would drop SQLite's locks, which are POSIX's.
     """
-    connection = sqlite3.connect(f"{path.absolute().as_uri()}?{urlencode(query)}", uri=True)
-    connection.execute(_before_reading(query))
-    return connection
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' * immutable}", uri=True)
 
 
 def _check_layout(path: Path, connection: sqlite3.Connection) -> None:
