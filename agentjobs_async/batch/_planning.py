@@ -55,7 +55,7 @@ class Planner:
         Raises:
             JournalError: The journal can't be written. None of the items is planned.
         """
-        good, refused = _sendable(items, self._project_id)
+        good, refused = _sendable(self._entries, items, self._project_id)
         taken: list[tuple[BatchItem, JournalRow]] = []
         while good:
             page, good = _apart(good)
@@ -82,7 +82,7 @@ async def check(entries: Entries, items: Iterable[BatchItem], project_id: str | 
     refused: Refusals = []
     met: set[str] = set()
     for page in _pages(items):
-        good, bad = _sendable(page, project_id)
+        good, bad = _sendable(entries, page, project_id)
         refused += bad
         known = await entries.get_many([item.key for item in good])
         for item in good:
@@ -96,14 +96,24 @@ async def check(entries: Entries, items: Iterable[BatchItem], project_id: str | 
     return refused
 
 
-def _sendable(items: Iterable[BatchItem], project_id: str | None) -> tuple[list[BatchItem], Refusals]:
-    """Return the items that can be sent, and those that can't, or have no project."""
-    good, refused = check_items(items)
-    if project_id is not None:
-        return good, refused
-    missing = InvalidInputError("project_id is missing: give the item one, or a default")
-    refused += ((item, missing) for item in good if item.project_id is None)
-    return [item for item in good if item.project_id is not None], refused
+def _sendable(entries: Entries, items: Iterable[BatchItem], project_id: str | None) -> tuple[list[BatchItem], Refusals]:
+    """Return the items that can be sent, and those that can't, have no project, or that the journal can't store."""
+    checked, refused = check_items(items)
+    good: list[BatchItem] = []
+    for item in checked:
+        try:
+            _check_project(item, project_id)
+            entries.check_text("prompt", item.prompt)
+        except InvalidInputError as error:
+            refused.append((item, error))
+        else:
+            good.append(item)
+    return good, refused
+
+
+def _check_project(item: BatchItem, project_id: str | None) -> None:
+    if item.project_id is None and project_id is None:
+        raise InvalidInputError("project_id is missing: give the item one, or a default")
 
 
 def _pages(items: Iterable[BatchItem]) -> Iterable[list[BatchItem]]:

@@ -190,6 +190,7 @@ class DurableJobs:
         if project_id is None:
             raise InvalidInputError("project_id is missing: pass it to submit or to the session")
         self._check_open()
+        self._entries.check_text("prompt", prompt)
         wait_for_create = checked_flag("wait_for_create", wait_for_create)
         # In a task of its own: a cancellation between the plan and the create would leave a row that nothing sends.
         task = asyncio.get_running_loop().create_task(self._submit(item, wait_for_create=wait_for_create))

@@ -46,11 +46,11 @@ async def sending(journal: Journal, *keys: str) -> None:
 
 async def test_rows(journal: Journal) -> None:
     """Rows come in order, with all that is known of them, all or those of one state."""
-    await journal.add([BatchItem("b", "two\nlines", "web"), BatchItem("a", "x\0y")], project_id="docs")
+    await journal.add([BatchItem("b", "two\nlines", "web"), BatchItem("a", "x\x1ay")], project_id="docs")
     rows = [row async for row in journal.rows()]
     assert [(row.key, row.prompt, row.project_id, row.number) for row in rows] == [
         ("b", "two\nlines", "web", 1),
-        ("a", "x\0y", "docs", 2),
+        ("a", "x\x1ay", "docs", 2),
     ]
     assert rows[0].item == BatchItem("b", "two\nlines", "web")
     await sending(journal, "a")
@@ -66,6 +66,12 @@ async def test_rows(journal: Journal) -> None:
     assert [row async for row in journal.unknown()] == []
     with pytest.raises(InvalidInputError, match="nonsense"):
         await journal.rows("nonsense")
+
+
+async def test_nul(file_journal: Journal) -> None:
+    """A journal in a file keeps NUL in a prompt, and finds it."""
+    await file_journal.add([BatchItem("a", "x\0y"), BatchItem("b", "xy")], project_id="docs")
+    assert [row.prompt for row in await file_journal.rows(where=Where(text="x\0"))] == ["x\0y"]
 
 
 async def test_add(journal: Journal) -> None:

@@ -20,7 +20,7 @@ async def filled(journal: Journal) -> Journal:
         BatchItem("done", "Document the API", "docs"),
         BatchItem("broken", "Fix 100% of it", "web"),
         BatchItem("old", "fix_it", "docs"),
-        BatchItem("refused", "Fix\0it", "web"),
+        BatchItem("refused", "Fix\nit", "web"),
         BatchItem("planned", "Say 'fix' /%_", "api"),
     ]
     for hours, item in enumerate(reversed(planned)):
@@ -49,7 +49,7 @@ CONDITIONS: list[tuple[Where, set[str]]] = [
     (Where(text="fix"), {"old", "planned"}),
     (Where(text="busy"), {"refused"}),
     (Where(text="one"), {"done"}),
-    (Where(text="x\0i"), {"refused"}),
+    (Where(text="x\ni"), {"refused"}),
     (Where(text="_"), {"old", "planned"}),
     (Where(text="100%"), {"broken"}),
     (Where(text="'fix' /%"), {"planned"}),

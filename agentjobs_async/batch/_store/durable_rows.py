@@ -96,7 +96,7 @@ class DurableRows:
 
     async def active(self, after: int, where: Where | None) -> list[JournalRow]:
         """Return the next followed rows above the number `after` that have not ended and meet `where`."""
-        met = statements.conditions(where, self._entries.now())
+        met = self._entries.conditions(where)
         open_states = sorted(set(State) - ENDED)
         wanted = ROWS.where(FOLLOWED, _ROW.state.in_(open_states), _ROW.number > after, *met)
         found = await self._database.read(wanted.order_by(_ROW.number).limit(_PAGE_ROWS))

@@ -278,7 +278,8 @@ class Entries(Reader):
 
     async def mark_ended(self, key: str, job: AgentJob, polls: int) -> JournalRow | None:
         """Record how a job ended, after `polls` polls by all runs. Return the row if this moved it."""
-        values = {"pr_link": job.pr_link and self._mask(job.pr_link), "error": None, "polls": polls}
+        link = None if job.pr_link is None else self._mask(job.pr_link).replace("\0", r"\x00")  # made by hand, say
+        values = {"pr_link": link, "error": None, "polls": polls}
         return await self._move(key, State(job.status), ("seen_at",), of_job=job.id, **values)
 
     async def mark_rejected(self, key: str, error: Exception, *, claim: str) -> JournalRow | None:

@@ -52,7 +52,7 @@ async def move_journal(source: str | os.PathLike[str], target: str | os.PathLike
 
     Raises:
         InvalidInputError: `source` is missing, holds no rows, or has another place recorded as its target; or `target`
-            holds rows, or is the same journal.
+            holds rows, is the same journal, or can't store a prompt, as PostgreSQL with NUL in it.
         JournalError: One of them can't be read or written, another owner uses `source` (`locked`), or `source` was
             moved before (`moved`).
     """
@@ -101,6 +101,7 @@ class _Moving:
             if await _rows(self.new):
                 raise InvalidInputError(f"{self.new.opened.address} holds rows already: move to a new journal")
             await self._check_service()
+            await self._check_prompts()
             departure = await self._close_old()
         arrival = self.new.opened.moves.get(FROM)
         if arrival is None or arrival.mark != departure.mark:
@@ -117,6 +118,16 @@ class _Moving:
                 f"{self.new.opened.address} belongs to another service, for which workers may wait there:"
                 " move to a new journal"
             )
+
+    async def _check_prompts(self) -> None:
+        """Check that the new journal can store each prompt."""
+        if not self.new.database.backend.stores_nul and not self.old.opened.is_shared:
+            with_nul = select(ENTRIES.c.key).where(func.instr(ENTRIES.c.prompt, "\0") > 0).limit(1)
+            for (key,) in await self.old.database.read(with_nul):
+                raise InvalidInputError(
+                    f"the prompt of {key!r:.200} contains NUL (U+0000), which PostgreSQL can't store:"
+                    " keep the journal in its file"
+                )
 
     def _check_target(self, departure: Move) -> None:
         """Check that a move which has begun leads to the new journal, and has not ended."""

@@ -109,6 +109,7 @@ class ServerBackend(Backend):
     """PostgreSQL, which ends a transaction in which its owner stalls for `owner_timeout` seconds."""
 
     claim = _CLAIM
+    stores_nul = False
     claims_apart = True
     can_be_cut = True
 

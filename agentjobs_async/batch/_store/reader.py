@@ -6,7 +6,8 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Select, Subquery, and_, case, func, or_, select, union_all
 
-from agentjobs_async import ResponseError
+from agentjobs_async import InvalidInputError, ResponseError
+from agentjobs_async.batch._store import statements
 from agentjobs_async.batch._store.connections import Stamp
 from agentjobs_async.batch._store.rows import (
     JournalRow,
@@ -57,6 +58,28 @@ class Reader:
         """Return the time by the journal's clock."""
         return self._clock()
 
+    def check_text(self, name: str, text: str) -> None:
+        """Check that the journal can store a text of the user's.
+
+        Raises:
+            InvalidInputError: It contains NUL, and the journal is on PostgreSQL.
+        """
+        if "\0" in text and not self._database.backend.stores_nul:
+            raise InvalidInputError(
+                f"{name} contains NUL (U+0000), which PostgreSQL can't store: remove it, or use a journal in a file"
+            )
+
+    def conditions(self, where: Where | None) -> list[ColumnElement[bool]]:
+        """Return what rows have to meet.
+
+        Raises:
+            InvalidInputError: `where` is no `Where`, or looks for a text that the journal can't store.
+        """
+        met = statements.conditions(where, self._clock())
+        if where is not None and where.text is not None:
+            self.check_text("text", where.text)
+        return met
+
     async def page(
         self,
         after: int,
@@ -74,7 +97,7 @@ class Reader:
         With `where`, they meet its conditions; with `newest`, they were not tried again; with `max_tries`, they have
         had fewer tries.
         """
-        met = [_ROW.number > after, *conditions(where, self._clock())]
+        met = [_ROW.number > after, *self.conditions(where)]
         met += [_ROW.state == State(state)] if state is not None else []
         met += [_ROW.number <= until] if until is not None else []
         met += [_ROW.project_id == project] if project is not None else []

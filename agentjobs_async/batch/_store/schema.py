@@ -1,6 +1,5 @@
 """The tables of a journal, the same on SQLite and PostgreSQL, and the numbers that identify their layout."""
 
-import re
 from collections.abc import Collection, Iterator
 from functools import cache
 from hashlib import sha256
@@ -14,7 +13,6 @@ from sqlalchemy import (
     CheckConstraint,
     Column,
     ColumnElement,
-    Dialect,
     Double,
     Float,
     Index,
@@ -25,7 +23,6 @@ from sqlalchemy import (
     String,
     Table,
     Text,
-    TypeDecorator,
     literal,
     literal_column,
 )
@@ -52,33 +49,6 @@ def seconds_of(moment: Moment) -> ColumnElement[float]:
     return moment if isinstance(moment, ColumnElement) else literal(moment, Float(53))
 
 
-_ESCAPED: Final = {"\0": "\x1a0", "\x1a": "\x1a1"}
-_PLAIN: Final = {escaped: plain for plain, escaped in _ESCAPED.items()}
-
-
-class _Escaped(TypeDecorator[str]):
-    """Text whose NULs are escaped."""
-
-    impl = Text
-    cache_ok = True
-
-    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
-        del dialect
-        if value is None:
-            return value
-        return re.sub("[\0\x1a]", lambda found: _ESCAPED[found[0]], value)
-
-    def process_result_value(self, value: str | None, dialect: Dialect) -> str | None:
-        del dialect
-        if value is None:
-            return value
-        return re.sub("\x1a[01]", lambda found: _PLAIN[found[0]], value)
-
-
-AnyText: Final = Text().with_variant(_Escaped(), "postgresql")
-"""Text with any character. PostgreSQL can't store NUL; elsewhere no cell costs a call."""
-
-
 METADATA: Final = MetaData()
 _WITH_ID: Final = [State.ACTIVE, State.COMPLETED, State.FAILED, State.ARCHIVED]
 _WITHOUT_ID: Final = [State.PLANNED, State.SENDING, State.REJECTED, State.UNKNOWN]
@@ -93,12 +63,12 @@ ENTRIES: Final = Table(
     METADATA,
     Column("number", Integer().with_variant(BigInteger(), "postgresql"), primary_key=True),
     Column("key", String, nullable=False, unique=True),
-    Column("prompt", AnyText, nullable=False),
+    Column("prompt", Text, nullable=False),
     Column("project_id", String, nullable=False),
     Column("state", String, nullable=False),
     Column("job_id", String),
     Column("pr_link", Text),
-    Column("error", AnyText),
+    Column("error", Text),
     Column("refusal", Text),
     Column("run", String),
     Column("owner", String),
@@ -113,7 +83,7 @@ ENTRIES: Final = Table(
     Column("ended_at", Float(53)),
     Column("polls", Integer),
     Column("tries", Integer),
-    Column("context", AnyText),
+    Column("context", Text),
     Column("traceparent", String),
     Column("item_key", String),
     Column("retried_as", String),

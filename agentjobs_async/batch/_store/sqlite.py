@@ -102,6 +102,7 @@ class FileBackend(Backend):
     """SQLite on a file."""
 
     claim = _CLAIM
+    stores_nul = True
     claims_apart = False
     can_be_cut = False
     patience = 0.0

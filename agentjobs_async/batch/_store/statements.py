@@ -24,7 +24,7 @@ from sqlalchemy.sql.dml import ReturningInsert, ReturningUpdate
 
 from agentjobs_async._validation import checked_instance
 from agentjobs_async.batch._store.connections import Insert
-from agentjobs_async.batch._store.schema import ENTRIES, MOVES, OWNERS, SHOWN, AnyText, Moment, seconds_of
+from agentjobs_async.batch._store.schema import ENTRIES, MOVES, OWNERS, SHOWN, Moment, seconds_of
 from agentjobs_async.batch.states import State, origins
 from agentjobs_async.batch.where import Where
 
@@ -170,7 +170,7 @@ def conditions(where: Where | None, now: Moment) -> list[ColumnElement[bool]]:
         # What `replace` changes holds the text: both databases have it, and in both it tells cases apart, as LIKE does
         # on one of them only.
         columns = (_ROW.key, _ROW.prompt, _ROW.error)
-        found.append(or_(*(func.replace(column, literal(where.text, AnyText), "") != column for column in columns)))
+        found.append(or_(*(func.replace(column, literal(where.text), "") != column for column in columns)))
     if where.older_than is not None:
         found.append(_ROW.updated_at < seconds_of(now) - where.older_than)
     return found

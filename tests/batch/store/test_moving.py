@@ -34,7 +34,7 @@ async def begun(place: str | Path) -> list[JournalRow]:
         session = FakeSession()
         session.ends["p1"] = "failed"
         await run(session, items(2), journal)
-        await journal.add([*items(4), BatchItem("k4", "p\0 4", "docs", {"row": 4})])
+        await journal.add([*items(4), BatchItem("k4", "p 4", "docs", {"row": 4})])
         entries = journal._entries
         await entries.claim("k2")
         await entries.mark_created("k2", JobRef("docs", "job_x"), "00-aa-bb-01")
@@ -82,6 +82,17 @@ async def test_to_postgresql_and_back(path: Path, url: str, tmp_path: Path) -> N
         assert (old.moved_to or "").startswith("postgresql+psycopg://")
         assert SECRET not in (old.moved_to or "")
         assert (await old.counts())[State.COMPLETED] == 1
+
+
+async def test_a_prompt_that_a_server_cannot_store(path: Path, url: str) -> None:
+    """A journal with NUL in a prompt does not move to PostgreSQL, and is open as before."""
+    async with Journal.open(path) as journal:
+        await journal.add([*items(2), BatchItem("nul", "a\0b", "docs")])
+    with pytest.raises(InvalidInputError, match="the prompt of 'nul' contains NUL"):
+        await move_journal(path, url)
+    async with Journal.open(path) as journal:
+        assert len(await journal.rows()) == 3
+    assert await all_rows(url) == []
 
 
 async def test_the_move_is_told_again(path: Path, url: str) -> None:

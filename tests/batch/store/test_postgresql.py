@@ -1,5 +1,6 @@
 import asyncio
 import logging
+import re
 import sys
 import traceback
 from typing import Any
@@ -9,13 +10,15 @@ import pytest
 from sqlalchemy import make_url
 from sqlalchemy.exc import OperationalError
 
-from agentjobs_async import InvalidInputError, JobRef, JournalError
-from agentjobs_async.batch import BatchItem, Journal, State
+from agentjobs_async import AgentJob, InvalidInputError, JobRef, JournalError
+from agentjobs_async.batch import BatchItem, Journal, State, Where
 from agentjobs_async.batch._store import postgresql as server
 from agentjobs_async.batch._store.address import ServerAddress, checked_place
 from agentjobs_async.cli._output.hints import resume_command
-from tests.batch.stage import connected, items, rows_of
+from agentjobs_async.durable import DurableJobs
+from tests.batch.stage import connected, items, rows_of, run
 from tests.postgresql import Server, execute
+from tests.scripted import Scripted, job, reply, session_of
 
 SECRET = "hunter2-very-secret"
 NOBODY = f"postgresql+psycopg://user:{SECRET}@127.0.0.1:1/work"
@@ -124,12 +127,41 @@ async def test_many_begin_at_once(database: str) -> None:
         await journal.aclose()
 
 
-async def test_any_text(laid_out: str) -> None:
-    """A prompt with characters that the server can't store comes back as it was."""
-    prompts = ["a\0b", "\x1a", "\x1a0\0\x1a1", "plain"]
-    async with Journal.open(laid_out) as journal:
-        await journal.add([BatchItem(str(number), prompt) for number, prompt in enumerate(prompts)], project_id="docs")
-        assert [row.prompt async for row in journal.rows()] == prompts
+async def test_nul(laid_out: str) -> None:
+    """A prompt with NUL, which the server can't store, is refused with what to do, and so is a search for one."""
+    words = "contains NUL .*, which PostgreSQL can't store: remove it, or use a journal in a file"
+    good = [BatchItem(str(number), prompt) for number, prompt in enumerate(("\x1a", "\x1a0", "plain"))]
+    async with session_of() as session, Journal.open(laid_out) as journal:
+        for planning in (journal.check, journal.add):
+            ((item, error),) = await planning([BatchItem("nul", "a\0b"), *good], project_id="docs")
+            assert (item.key, re.match(f"prompt {words}", str(error)) is not None) == ("nul", True)
+        assert [row.prompt async for row in journal.rows()] == [item.prompt for item in good]
+        with pytest.raises(InvalidInputError, match=f"text {words}"):
+            await journal.rows(where=Where(text="x\0"))
+        async with DurableJobs(session, journal) as jobs:
+            with pytest.raises(InvalidInputError, match=f"prompt {words}"):
+                await jobs.submit("nul", "a\0b")
+            with pytest.raises(InvalidInputError, match=f"text {words}"):
+                await jobs.active(Where(text="x\0"))
+
+
+async def test_nul_of_the_server(journal: Journal) -> None:
+    """NUL in what a server, or a `get_job` of one's own, says is kept as an escape, and loses no job."""
+    refused = reply(400, {"error": {"message": "no\0way"}})
+    ended = job("completed", prLink="https://a.example/\0", model="\0")
+
+    async def get_job(ref: JobRef) -> AgentJob:
+        return AgentJob(ref.job_id, ref.project_id, "completed", pr_link="https://a.example/\0")
+
+    async with Scripted(refused, job(), ended, job()) as server:
+        async with server.session(project_id="docs") as session:
+            await run(session, [BatchItem("a", "x")], journal)
+            await run(session, [BatchItem("b", "x")], journal)
+        async with server.session(project_id="docs", get_job=get_job) as session:
+            await run(session, [BatchItem("c", "x")], journal)
+    rows = {row.key: (str(row.state), row.pr_link) for row in await journal.rows()}
+    assert rows == {"a": ("rejected", None), "b": ("completed", None), "c": ("completed", r"https://a.example/\x00")}
+    assert r"no\x00way" in str((await journal.rows("rejected"))[0].error)
 
 
 async def test_durability(laid_out: str) -> None:
