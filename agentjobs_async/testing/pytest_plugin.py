@@ -6,14 +6,15 @@ application's own `AgentJobsSession()` reaches it. The marker `@pytest.mark.agen
 `Emulator`. Unless it sets `speed`, jobs run and are polled 100 times as fast as in reality, so that the test of a job
 of minutes takes about a second.
 
-In an async test, emulator and session run on the event loop of the test, whatever its scope; a call that blocks this
-loop for 2 s is reported in the log. In any other test the emulator runs in a thread, for test clients that block.
+In an async test, emulator and session run on the event loop of the test, that of the function or of the whole session;
+a call that blocks this loop for 2 s is reported in the log. In any other test the emulator runs in a thread, for test
+clients that block.
 """
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from inspect import iscoroutinefunction
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import pytest
 import pytest_asyncio
@@ -24,7 +25,7 @@ from agentjobs_async.testing._threads import blocked_loop_reported, entered_in_t
 if TYPE_CHECKING:
     from agentjobs_async import AgentJobsSession
 
-ScopeName = Literal["function", "class", "module", "package", "session"]
+LoopScope = Literal["function", "session"]
 
 _SPEED = 100.0  # a job of JobScript's default 0.1 s has ended by the first poll, after 33 ms
 
@@ -58,10 +59,13 @@ def agentjobs_session(request: pytest.FixtureRequest) -> "AgentJobsSession":
 
 
 def _loop_scope(request: pytest.FixtureRequest) -> str:
-    """Return the scope of the test's event loop, by the rules of pytest-asyncio."""
+    """Return the scope of the test's event loop, by the rules of pytest-asyncio; fail the test if it is another one."""
     marker = request.node.get_closest_marker("asyncio")
     default: str = request.config.getini("asyncio_default_test_loop_scope")
-    return default if marker is None else str(marker.kwargs.get("loop_scope") or default)
+    scope = default if marker is None else str(marker.kwargs.get("loop_scope") or default)
+    if scope not in get_args(LoopScope):
+        pytest.fail(f"the fixtures of agentjobs need a loop_scope of function or session, not {scope}", pytrace=False)
+    return scope
 
 
 def _emulator(request: pytest.FixtureRequest) -> Emulator:
@@ -81,7 +85,7 @@ def _agentjobs_emulator_thread(request: pytest.FixtureRequest) -> Iterator[Emula
         yield emulator
 
 
-def _emulator_on(scope: ScopeName) -> Callable[..., Any]:
+def _emulator_on(scope: LoopScope) -> Callable[..., Any]:
     """Return the fixture of an emulator on the event loop of a scope."""
 
     @pytest_asyncio.fixture(loop_scope=scope, name=f"_agentjobs_emulator_{scope}")
@@ -93,7 +97,7 @@ def _emulator_on(scope: ScopeName) -> Callable[..., Any]:
     return run
 
 
-def _session_on(scope: ScopeName) -> Callable[..., Any]:
+def _session_on(scope: LoopScope) -> Callable[..., Any]:
     """Return the fixture of a session on the event loop of a scope."""
 
     @pytest_asyncio.fixture(loop_scope=scope, name=f"_agentjobs_session_{scope}")
@@ -106,7 +110,4 @@ def _session_on(scope: ScopeName) -> Callable[..., Any]:
 
 # A fixture is bound to one loop scope when it is defined, and pytest finds it as an attribute of this module.
 _emulator_function, _session_function = _emulator_on("function"), _session_on("function")
-_emulator_class, _session_class = _emulator_on("class"), _session_on("class")
-_emulator_module, _session_module = _emulator_on("module"), _session_on("module")
-_emulator_package, _session_package = _emulator_on("package"), _session_on("package")
 _emulator_session, _session_session = _emulator_on("session"), _session_on("session")

@@ -92,12 +92,11 @@ WIDER_SCOPE = '''
 import asyncio
 import pytest
 
-{marked}
 loops = set()
 
 @pytest.mark.parametrize("number", range(2))
 async def test_run(agentjobs_emulator, agentjobs_session, number):
-    """Emulator and session run on the loop of the test, whatever its scope; each test has its own emulator."""
+    """Emulator and session run on the loop of the test, that of the session; each test has its own emulator."""
     loops.add(asyncio.get_running_loop())
     job = await agentjobs_session.run_job("write")
     assert job.succeeded
@@ -138,17 +137,19 @@ def outcome(pytester: pytest.Pytester, *options: str, settings: str = "", **file
 
 
 def test_fixtures(pytester: pytest.Pytester) -> None:
-    """What the docstrings of the tests of a user say is so; a loop may be that of a module, by a marker."""
-    marked = "pytestmark = pytest.mark.asyncio(loop_scope='module')"
-    result = outcome(pytester, test_fixtures=FIXTURES, test_module=WIDER_SCOPE.format(marked=marked))
-    assert result.parseoutcomes() == {"passed": FIXTURES.count("def test_") + 2}
+    """What the docstrings of the tests of a user say is so."""
+    result = outcome(pytester, test_fixtures=FIXTURES)
+    assert result.parseoutcomes() == {"passed": FIXTURES.count("def test_")}
 
 
 def test_loop_of_the_session(pytester: pytest.Pytester) -> None:
-    """A loop may be that of the whole session, by a setting."""
+    """A loop may be that of the whole session, by a setting; one of another scope is refused by name."""
     scope = "asyncio_default_test_loop_scope = session"
-    result = outcome(pytester, settings=scope, test_session=WIDER_SCOPE.format(marked=""))
-    assert result.parseoutcomes() == {"passed": 2}
+    module = "import pytest\n@pytest.mark.asyncio(loop_scope='module')\nasync def test_it(agentjobs_session): pass"
+    result = outcome(pytester, settings=scope, test_session=WIDER_SCOPE, test_module=module)
+    assert result.parseoutcomes() == {"passed": 2, "errors": 1}
+    words = "the fixtures of agentjobs need a loop_scope of function or session, not module"
+    assert words in result.stdout.str()
 
 
 def test_what_is_shown(pytester: pytest.Pytester) -> None:
