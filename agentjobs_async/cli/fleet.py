@@ -14,13 +14,12 @@ from agentjobs_async import InvalidInputError, JournalError
 from agentjobs_async._text import one_line
 from agentjobs_async.batch import BatchWorker, FleetLimits, Journal, State
 from agentjobs_async.batch.states import open_in
-from agentjobs_async.cli._input.limits import Duration, changed_limits, number_of, rate_of, rate_text, whole_of
+from agentjobs_async.cli._input.limits import changed_limits, number_of, rate_of, rate_text, whole_of
 from agentjobs_async.cli._input.options import (
     COUNT,
     JSON_OPTION,
     MAX_SENDING,
     OTHER_SERVICE,
-    RUN_FOR,
     UNKNOWN_FOR,
     Read,
     WholeNumber,
@@ -131,15 +130,13 @@ async def _submit(
     timeout=kept_timeout("For each job, each time it is waited for; none waits for ever."),
 )
 @click.option("--until-done", is_flag=True, help="End once every item of the journal has ended.")
-@RUN_FOR
 @service_options(emulator=True)
 @OTHER_SERVICE
 @JSON_OPTION
 def worker(journal: str, **how: Any) -> int:
     """Create and wait for what agentjobs submit planned, beside any number of other workers, until it is stopped.
 
-    With --until-done it ends when all items have ended, those of the other workers too, with the code of them all; if
-    the time of --for is up before, with 4.
+    With --until-done it ends when all items have ended, those of the other workers too, with the code of them all.
 
     At Ctrl-C, SIGTERM or SIGHUP it starts nothing more, waits up to 10 s for responses, returns the rest to the queue,
     and ends within 30 s. What a worker that dies was sending is unknown: at most as many as --max-sending; see
@@ -155,7 +152,6 @@ async def _work(
     service: Service,
     limits: Mapping[str, Any],
     chunks: int,
-    run_for: Duration | None,
     until_done: bool,
     as_json: bool,
     other_service: bool,
@@ -174,7 +170,7 @@ async def _work(
         screen.notice(f"Working on {journal.name}; {shown}. Ctrl-C stops.")
         kept = {name: limits.get(name, "kept") for name in ("max_sending", "timeout")}
         worker = BatchWorker(session, journal, on_result=display.show_result, **kept)
-        await _work_off(context, worker, display, chunks=chunks, run_for=run_for, until_done=until_done)
+        await _work_off(context, worker, display, chunks=chunks, until_done=until_done)
         counts = await _ended_counts(journal) if until_done else None
     if counts is not None:
         screen.notice(tally(counts) if any(counts.values()) else "The journal holds no items.")
@@ -189,10 +185,9 @@ async def _work_off(
     display: RunDisplay,
     *,
     chunks: int,
-    run_for: Duration | None,
     until_done: bool,
 ) -> None:
-    """Run the worker until it is stopped, its time is up, or all items of the journal have ended."""
+    """Run the worker until it is stopped, or all items of the journal have ended."""
     stop = asyncio.Event()
 
     async def stopping() -> None:
@@ -200,14 +195,12 @@ async def _work_off(
 
     async with worker, display.shown(worker, worker.journal):
         looking = asyncio.create_task(_stop_at_the_end(worker, stop)) if until_done else None
-        ending = None if run_for is None else asyncio.get_running_loop().call_later(run_for.seconds, stop.set)
         try:
             working = work_off(worker, chunks=chunks, stop=stop)
             await context.interruption.run_until_stop(working, stopping)
         finally:
-            for timer in (looking, ending):
-                if timer is not None:
-                    timer.cancel()
+            if looking is not None:
+                looking.cancel()
 
 
 async def _stop_at_the_end(worker: BatchWorker, stop: asyncio.Event) -> None:

@@ -84,15 +84,13 @@ class Interruption:
         self._working = working
         return await working
 
-    async def run_until_stop(
-        self, work: Awaitable[T], stop: Callable[[], Awaitable[object]], seconds: float | None = None
-    ) -> T:
-        """Return the result of `work`; call `stop`, which must end it, when a stop is requested, or after `seconds`."""
+    async def run_until_stop(self, work: Awaitable[T], stop: Callable[[], Awaitable[object]]) -> T:
+        """Return the result of `work`; call `stop`, which must end it, when a stop is requested."""
         self._working = None  # from here on the command ends by itself, and shows its results
         working = asyncio.ensure_future(work)
         asking = asyncio.ensure_future(self._asked.wait())
         try:
-            await asyncio.wait({working, asking}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({working, asking}, return_when=asyncio.FIRST_COMPLETED)
             if not working.done():
                 await stop()
             return await working

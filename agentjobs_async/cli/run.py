@@ -13,7 +13,7 @@ from agentjobs_async import AgentJobsSession, InvalidInputError
 from agentjobs_async.batch import Batch, BatchItem, Journal, Refusals, State, Where, run_batch
 from agentjobs_async.batch.states import FAILED
 from agentjobs_async.cli._input import own_journals
-from agentjobs_async.cli._input.limits import Duration, kept_limits
+from agentjobs_async.cli._input.limits import kept_limits
 from agentjobs_async.cli._input.options import (
     COUNT,
     CREATE_RATE,
@@ -22,7 +22,6 @@ from agentjobs_async.cli._input.options import (
     MAX_ACTIVE,
     MAX_SENDING,
     OTHER_SERVICE,
-    RUN_FOR,
     TEXT,
     UNKNOWN_FOR,
     WRITTEN_FILE,
@@ -73,7 +72,6 @@ def _run_options(command: Callable[..., int]) -> Any:
             ),
             click.option("--max-failures", metavar="N", type=COUNT, help="Start no more items after N failures."),
             LIMIT,
-            RUN_FOR,
             tries_options(_RETRY_FAILED),
             click.option(
                 "--report",
@@ -166,7 +164,6 @@ async def _run(
     service: Service,
     limits: Mapping[str, Any],
     max_tries: int | None,
-    run_for: Duration | None,
     report: str | None,
     as_json: bool,
     other_service: bool,
@@ -193,12 +190,12 @@ async def _run(
         await _show_lost_jobs(screen, service, opened)
         kept = await kept_limits(screen, opened, limits)
         to_wait = service.wait_options(kept.timeout, as_json=as_json)
-        to_resume = _to_resume(service, settings, run_for=run_for, report=report, as_json=as_json)
+        to_resume = _to_resume(service, settings, report=report, as_json=as_json)
         ending = Ending(context, opened, jobs, lines, display, to_resume, to_wait, max_tries, is_own, as_json)
         context.interruption.last_words.append(ending.last_words)
         if report_file is not None:  # whatever ends the run, and before the journal is closed
             stack.push_async_callback(report_file.write_at_the_end, opened, screen)
-        open_run = _Run(context, session, opened, display, ending, settings, run_for)
+        open_run = _Run(context, session, opened, display, ending, settings)
         return await open_run.to_the_end(await open_run.plan(tasks))
 
 
@@ -212,7 +209,6 @@ def _to_resume(
     service: Service,
     settings: Mapping[str, Any],
     *,
-    run_for: Duration | None,
     report: str | None,
     as_json: bool,
 ) -> list[str]:
@@ -220,7 +216,6 @@ def _to_resume(
     given = {
         "--max-failures": settings["max_failures"],
         "--report": report,
-        "--for": None if run_for is None else run_for.text,
     }
     named = [str(word) for pair in given.items() if pair[1] is not None for word in pair]
     learning = {None: [], True: ["--learn"], False: ["--no-learn"]}[settings["learn"]]
@@ -237,7 +232,6 @@ class _Run:
     display: RunDisplay
     ending: Ending
     settings: Mapping[str, Any]
-    run_for: Duration | None
 
     async def plan(self, tasks: Tasks) -> list[Refusal]:
         """Plan the tasks; show and return those that are refused."""
@@ -267,11 +261,7 @@ class _Run:
 
     async def _take_results(self) -> None:
         async with run_batch(self.session, (), journal=self.journal, **self.settings) as batch:
-            await self.context.interruption.run_until_stop(
-                self._show_each(batch),
-                lambda: self._stop(batch),
-                None if self.run_for is None else self.run_for.seconds,
-            )
+            await self.context.interruption.run_until_stop(self._show_each(batch), lambda: self._stop(batch))
 
     async def _show_each(self, batch: Batch) -> None:
         async with self.display.shown(batch, self.journal):
@@ -279,8 +269,6 @@ class _Run:
                 self.display.show_result(result)
 
     async def _stop(self, batch: Batch) -> None:
-        if self.run_for is not None and self.context.interruption.exit_code is None:
-            self.context.screen.notice(f"The time is up (--for {self.run_for.text}).")
         sending = sum(item.state is State.SENDING for item in batch.active())
         if sending:
             self.context.screen.notice(

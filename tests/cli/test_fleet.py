@@ -99,15 +99,6 @@ def test_until_done(service: EmulatorThread, tasks: Path, url: str, capsys: Capt
     assert service.emulator.agents_started == {"p0": 1, "p1": 1, "p2": 1}
 
 
-def test_a_worker_for_a_time(service: EmulatorThread, tasks: Path, url: str, capsys: Captured) -> None:
-    """A worker stops itself when its time is up, and gives back what has not ended."""
-    service.live(duration=3600)
-    assert submit(url, tasks) == 0
-    assert main(["worker", "--for", "0.1s", "--until-done", "--journal", url]) == 4
-    assert main(["worker", "--for", "0.1s", "--journal", url]) == 0
-    assert capsys.readouterr().err.count("what has not ended was given back") == 2
-
-
 def test_run_and_resume(service: EmulatorThread, tasks: Path, url: str, capsys: Captured) -> None:
     """One machine runs and resumes on a database as on a file; the command that goes on shows no password."""
     assert main(["run", "--file", str(tasks), "--journal", url, "--limit", "1"]) == 4

@@ -2,6 +2,7 @@ import asyncio
 import json
 import re
 import shlex
+import shutil
 import signal
 import sys
 from collections.abc import Iterator
@@ -75,6 +76,26 @@ def test_the_printed_command_works(service: EmulatorThread) -> None:
         again.until("-docs~.b~7E~27 active").send(signal.SIGINT)
         assert again.ended() == 130
     assert service.emulator.agents_started == {"a": 1}
+
+
+@pytest.mark.skipif(shutil.which("timeout") is None, reason="there is no timeout(1)")
+def test_a_run_for_a_time(service: EmulatorThread, tmp_path: Path) -> None:
+    """timeout(1) with SIGINT ends a run in order: as Ctrl-C does, and a resume loses and doubles none."""
+    service.live(duration=3600)
+    journal = tmp_path / "run.db"
+    limits = ("timeout", "--foreground", "--preserve-status", "--signal=INT", "5h")
+    become = ("-c", "import os, sys; os.execvp(sys.argv[1], sys.argv[1:])", *limits, sys.executable)
+    arguments = ("-m", "agentjobs_async", "run", "--yes", "a", "b", "--max-active", "1", "--journal", str(journal))
+    with Child(*arguments, command=become, env=service.environment) as child:
+        service.wait_for_polls(1)
+        child.send(signal.SIGALRM)  # by which it learns that the time is up
+        assert child.ended() == 130
+    assert "Resume with:" in child.stderr
+    assert states(journal) == {State.ACTIVE: 1, State.PLANNED: 1}
+    service.live(prompt="b", duration=0)
+    service.complete(prompt="a")
+    assert main(["resume", str(journal)]) == 0
+    assert service.emulator.agents_started == {"a": 1, "b": 1}
 
 
 def test_a_stop_before_the_view(service: EmulatorThread) -> None:

@@ -257,12 +257,12 @@ def test_ids_that_the_journal_cannot_take(
 @pytest.mark.usefixtures("service")
 def test_the_way_on(tasks: Path, db: str, capsys: Captured) -> None:
     """The command that goes on has the settings of this run but its limits, which the journal keeps."""
-    settings = ["--create-rate", "90/m", "--max-active", "7", "--timeout", "none", "--max-failures", "9", "--for", "9h"]
+    settings = ["--create-rate", "90/m", "--max-active", "7", "--timeout", "none", "--max-failures", "9"]
     assert main(["run", "--file", str(tasks), "--journal", db, "--limit", "1", *settings]) == 4
     told = capsys.readouterr().err
     assert "that the journal keeps" not in told
     assert re.search(r"Resume with:\n  .* resume \S+run.db --base-url \S+ ", told)
-    assert told.splitlines()[-1].endswith(" --max-failures 9 --for 9h")
+    assert told.splitlines()[-1].endswith(" --max-failures 9")
 
 
 def test_limits_in_the_journal(service: EmulatorThread, tasks: Path, db: str, capsys: Captured) -> None:
@@ -279,18 +279,6 @@ def test_limits_in_the_journal(service: EmulatorThread, tasks: Path, db: str, ca
     assert "With the limits that the journal keeps: 7 jobs at once, 600 s for each job, 3 creates in flight.\n" in told
     assert main(["plan", "a", "--journal", db, "--minutes", "60"]) == 0
     assert "This takes about 1 h: --max-active 7 decides." in capsys.readouterr().out
-
-
-def test_a_run_that_stops_itself(service: EmulatorThread, tasks: Path, db: str, capsys: Captured) -> None:
-    """A run whose time is up ends as unfinished, and shows the command that goes on; one that ends before does not."""
-    service.live(duration=600, prompt="p1")
-    assert run(tasks, db, "--for", "0.2s") == 4
-    told = capsys.readouterr().err
-    assert "The time is up (--for 0.2s).\n" in told
-    assert told.splitlines()[-1].endswith(" --for 0.2s")
-    service.live(prompt="p1")
-    assert main(["run", "x", "--for", "1d"]) == 0
-    assert main(["run", "x", "--for", "soon"]) == 2
 
 
 def test_rate_of_each_project(service: EmulatorThread, tasks: Path, db: str) -> None:

@@ -57,7 +57,7 @@ WRONG = {
     "get --timeout -1 x": "'--timeout': -1 is not",
     "run --unknown-for -1 x": "'--unknown-for': -1 is not a finite number of seconds from 0 on, or none without end",
     "worker postgresql://h/d --unknown-for soon": "'--unknown-for': soon is not",
-    "run --for soon x": "--for",
+    "status run.db --older-than soon": "is no time such as",
     "run --create-rate soon x": "'--create-rate': soon is no rate: write a count",
     "run --journal x.db --create-rate '' x": "'--create-rate': it is empty; is a variable unset?",
     "submit x --journal postgresql://h/d --max-active 0": "0 is not a whole number from 1 to 1,000,000,000, or none",

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 
 WORKFLOW = yaml.safe_load((RECIPES / "github_actions.yml").read_text(encoding="utf-8"))
 STEPS: list[dict[str, Any]] = WORKFLOW["jobs"]["agents"]["steps"]
-COMMAND, SUMMARY = [step["run"] for step in STEPS if step.get("run", "").startswith("agentjobs")]
+COMMAND, SUMMARY = [step["run"] for step in STEPS if "agentjobs r" in step.get("run", "")]
 (ARTIFACT,) = [step["with"]["path"] for step in STEPS if "upload-artifact" in step.get("uses", "")]
 (CHECK,) = [step["run"] for step in STEPS if "FOUND" in step.get("env", {})]
 CACHES = {step["uses"]: step["with"] for step in STEPS if "actions/cache" in step.get("uses", "")}

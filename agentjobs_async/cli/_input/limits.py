@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
-from attrs import frozen
 
 from agentjobs_async import InvalidInputError
 from agentjobs_async._text import one_line
@@ -27,19 +26,6 @@ _DURATION: Final = re.compile(r"(?P<count>[0-9]{1,9}(\.[0-9]{1,9})?)(?P<unit>[sm
 _COUNT: Final = re.compile("[0-9]{1,18}")
 _NUMBER: Final = re.compile(r"-?([0-9]{1,18}(\.[0-9]{0,18})?|\.[0-9]{1,18})(e[-+]?[0-9]{1,2})?")
 _SHOWN: Final = 60  # characters of what was typed, in a message
-
-
-@frozen
-class Duration:
-    """A time such as `90s` or `5h`.
-
-    Attributes:
-        text: As it was typed.
-        seconds: How long that is.
-    """
-
-    text: str
-    seconds: float
 
 
 def rate_of(text: str) -> Rate | None:
@@ -74,8 +60,8 @@ def rate_text(rate: Rate) -> str:
     return f"{rate.count}/{unit}{'/all' * (rate.scope == 'all')}{'/burst' * (not rate.spread)}"
 
 
-def duration_of(text: str) -> Duration:
-    """Read a time such as `90s`, `5h` or `1.5d`.
+def duration_of(text: str) -> float:
+    """Read a time such as `90s`, `5h` or `1.5d` as seconds.
 
     Raises:
         InvalidInputError: It can't be read, or it is 0.
@@ -84,7 +70,7 @@ def duration_of(text: str) -> Duration:
     seconds = float(found["count"]) * _UNITS[found["unit"]] if found else 0.0
     if not seconds:
         raise InvalidInputError(f"{one_line(text, _SHOWN)} is no time such as 90s, 30m, 5h or 1d")
-    return Duration(text, seconds)
+    return seconds
 
 
 def number_of(text: str, *, unit: str = "", endless: str = "", zero: bool = False) -> float | None:

@@ -13,7 +13,7 @@ from click.core import ParameterSource
 
 from agentjobs_async import InvalidInputError, batch
 from agentjobs_async._text import one_line
-from agentjobs_async.cli._input.limits import DEFAULT_ACTIVE, Duration, duration_of, number_of, rate_of, whole_of
+from agentjobs_async.cli._input.limits import DEFAULT_ACTIVE, duration_of, number_of, rate_of, whole_of
 from agentjobs_async.cli._input.own_journals import BESIDE
 from agentjobs_async.cli._input.records import FORMATS
 from agentjobs_async.cli._input.service import DEFAULT_TIMEOUT, Service
@@ -210,9 +210,6 @@ UNKNOWN_FOR: Final = click.option(
     help="Seconds for which an unknown item counts as active: its agent may be at work. 0: not at all; none: for ever."
     f"{_kept_or(600)}",
 )
-RUN_FOR: Final = click.option(
-    "--for", "run_for", metavar="TIME", type=DURATION, help="Stop after a time such as 90s, 30m, 5h or 1d."
-)
 MAX_TRIES: Final = click.option(
     "--max-tries", metavar="N", type=WholeNumber(min=2), help="Only items that had fewer than N tries."
 )
@@ -371,9 +368,8 @@ _FILTER_OPTIONS: Final = {
 }
 
 
-def _where(states: tuple[batch.State, ...], older_than: Duration | None, **others: Any) -> Mapping[str, Any]:
-    age = None if older_than is None else older_than.seconds
-    return {"where": batch.Where(states=states or None, older_than=age, **others)}
+def _where(states: tuple[batch.State, ...], **others: Any) -> Mapping[str, Any]:
+    return {"where": batch.Where(states=states or None, **others)}
 
 
 filter_options: Final = joined(_FILTER_OPTIONS, _where)
