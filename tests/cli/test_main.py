@@ -75,7 +75,7 @@ def test_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object) -> NoReturn:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(tasks, "read_text", interrupted)
+    monkeypatch.setattr(tasks, "read_records", interrupted)
     assert main(["run", "--file", "-"]) == 130
     monkeypatch.setattr(command_line, "run_command", interrupted)
     assert main(["run"]) == 130

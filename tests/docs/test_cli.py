@@ -106,6 +106,13 @@ async def test_table(emulator: Emulator, tmp_path: Path) -> None:
     assert emulator.agents_started == {"Document Start: Install it": 1, "Document End: Remove it": 1}
 
 
+async def test_spreadsheet(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """The error is that of a file as a German Excel saves it."""
+    (tmp_path / "pages.csv").write_text("id;title;body\n7;Größe;Maß\n", encoding="cp1252")
+    assert (await shell(TABLE.splitlines()[0], tmp_path))[0] == 2
+    assert [capfd.readouterr().err] == blocks("cli", "console")
+
+
 def test_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
     """The table names the exit codes of the help, and says the same of 0."""
     assert main(["--help"]) == 0

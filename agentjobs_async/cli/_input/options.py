@@ -13,10 +13,12 @@ from click.core import ParameterSource
 
 from agentjobs_async import InvalidInputError, batch
 from agentjobs_async._text import one_line
+from agentjobs_async.cli._input.encodings import encoding_of
 from agentjobs_async.cli._input.limits import DEFAULT_ACTIVE, duration_of, number_of, rate_of, whole_of
 from agentjobs_async.cli._input.own_journals import BESIDE
 from agentjobs_async.cli._input.records import FORMATS
 from agentjobs_async.cli._input.service import DEFAULT_TIMEOUT, Service
+from agentjobs_async.cli._input.tables import delimiter_of
 from agentjobs_async.cli._input.tasks import tasks_of
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -256,7 +258,7 @@ _INPUT_OPTIONS: Final = {
         "--file",
         metavar="FILE",
         type=TEXT,
-        help="Prompts, one per line, or records: CSV, TSV, JSON Lines or a JSON array. - is standard input.",
+        help="Prompts, one per line, or records: CSV or JSON Lines. - is standard input.",
     ),
     "form": click.option(
         "--input-format",
@@ -264,6 +266,18 @@ _INPUT_OPTIONS: Final = {
         metavar="FORMAT",
         type=click.Choice(FORMATS),
         help=f"The format of the file: {', '.join(FORMATS)}.  [default: by its suffix and first line]",
+    ),
+    "delimiter": click.option(
+        "--delimiter",
+        metavar="CHARACTER",
+        type=Read(delimiter_of),
+        help="What stands between two cells of CSV, such as ';' or tab.  [default: its line sep=; or a comma]",
+    ),
+    "encoding": click.option(
+        "--encoding",
+        metavar="NAME",
+        type=Read(encoding_of),
+        help="The encoding of the file, such as cp1252 or utf-16.  [default: utf-8]",
     ),
     "key": click.option(
         "--key", metavar="NAME", type=TEXT, help="The column or field of keys.  [default: the record's number]"

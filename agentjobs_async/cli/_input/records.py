@@ -1,12 +1,10 @@
-"""The text of an input, and its records: CSV, TSV, JSON Lines, a JSON array, or plain lines."""
+"""The records of an input: the rows of a CSV file, the objects of JSON Lines, or plain lines."""
 
-import csv
 import errno
-import io
 import json
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from itertools import zip_longest
 from pathlib import Path, PurePath
@@ -16,12 +14,12 @@ from attrs import frozen
 
 from agentjobs_async import InvalidInputError
 from agentjobs_async._text import one_line
+from agentjobs_async.cli._input.encodings import LINE_END, decoded, likely_encoding, undecodable_line
+from agentjobs_async.cli._input.tables import USUAL, Table, option_of
 
-FORMATS: Final = ("lines", "jsonl", "json", "csv", "tsv")
-_BY_SUFFIX: Final = {".csv": "csv", ".tsv": "tsv", ".json": "json", ".jsonl": "jsonl", ".ndjson": "jsonl"}
-_DELIMITERS: Final = {"csv": ",", "tsv": "\t"}
-_LINE_END: Final = re.compile("\r\n|\r|\n")
-_FEWEST_COMMAS: Final = 3  # in every line: prose rarely has so many throughout
+FORMATS: Final = ("lines", "jsonl", "csv")
+_BY_SUFFIX: Final = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
+_FEWEST_DELIMITERS: Final = 3  # in every line: prose rarely has so many throughout; it has no tabs
 _SHOWN: Final = 60  # characters of a name in a message
 _TEMPLATE_ADVICE: Final = "give --prompt, such as --prompt 'Document {title}', or say --input-format lines"
 
@@ -42,23 +40,72 @@ class Record:
     defect: str = ""
 
 
-def read_text(file: str, option: str = "--file") -> str:
-    """Return the text of a file without its byte order mark; `-` is standard input.
+@frozen
+class Reading:
+    """How an input is read, as the options say.
+
+    Attributes:
+        form: Its format; `None` goes by the suffix of the file, whether it has a delimiter, and its first line.
+        delimiter: What stands between two cells of a CSV file; `None` goes by its line `sep=;`, else takes a comma.
+        encoding: Its encoding; `None` takes UTF-8.
+    """
+
+    form: str | None = None
+    delimiter: str | None = None
+    encoding: str | None = None
+
+
+@frozen
+class _Misreading:
+    """Why an input can't be read as the options say.
+
+    Attributes:
+        words: What is wrong.
+        right: The value with which it can be read.
+        option: The option with this value.
+    """
+
+    words: str
+    right: str
+    option: str
+
+
+def read_records(file: str, reading: Reading, wanted: Collection[str] = ()) -> list[Record]:
+    """Return the records of a file; `-` is standard input. Blank lines do not count.
+
+    Args:
+        file: The file.
+        reading: How it is read.
+        wanted: The columns or fields that a template needs; none where each record is a prompt by itself.
 
     Raises:
-        InvalidInputError: It cannot be read as UTF-8, or has characters NUL, as UTF-16 without a mark does.
+        InvalidInputError: It can't be read so; the message names the encoding and the delimiter with which it can.
     """
-    name = _name(file)
+    name, data = _name(file), read_bytes(file)
+    wrong_encoding = _wrong_encoding(name, data, reading.encoding)
+    encoding = reading.encoding or "utf-8" if wrong_encoding is None else wrong_encoding.right
+    text = decoded(data, encoding)
+    form = reading.form or _form(file, text, reading.delimiter)
+    may_be_table = form == "csv" or (form == "lines" and reading.form is None)
+    wrong_delimiter = _wrong_delimiter(Table.of(text, reading.delimiter), wanted) if may_be_table else None
+    wrong = [each for each in (wrong_encoding, wrong_delimiter) if each is not None]
+    if wrong:
+        words, options = ", and ".join(each.words for each in wrong), " ".join(each.option for each in wrong)
+        raise InvalidInputError(f"{name} {words}: use {options}")
+    _check_form(name, text, form, reading, has_template=bool(wanted))
+    return records_of(name, text, form, reading.delimiter)
+
+
+def read_bytes(file: str) -> bytes:
+    """Return what is in a file; `-` is standard input.
+
+    Raises:
+        InvalidInputError: It can't be read.
+    """
     try:
-        text = _read(file).decode("utf-8-sig")
+        return _read(file)
     except OSError as error:
-        defect = f"{option}: {name} can't be read: {error.strerror}"
-    except UnicodeDecodeError as error:
-        defect = f"{option}: {name} is not UTF-8 (byte {error.start}); convert it first"
-    else:
-        if "\0" not in text:
-            return text
-        defect = f"{option}: {name} has characters NUL, as UTF-16 does, and is no UTF-8; convert it first"
+        defect = f"{_name(file)} can't be read: {error.strerror}"
     raise InvalidInputError(defect)
 
 
@@ -70,64 +117,78 @@ def _read(file: str) -> bytes:
     return sys.stdin.buffer.read()
 
 
-def table_format(file: str, text: str, named: str | None, *, has_template: bool) -> str:
-    """Return the format of an input: `named`, else that of the file's suffix, else what its first line shows.
+def _wrong_encoding(name: str, data: bytes, encoding: str | None) -> _Misreading | None:
+    """Return what is wrong with the encoding of a file; `None` if nothing is.
 
     Raises:
-        InvalidInputError: It looks like a table or an array and would be taken for plain prompts, or a template needs
-            fields, which plain lines do not have.
+        InvalidInputError: It is wrong, and nothing shows the right one.
     """
-    found = named or _format_of_suffix(file) or _apparent(text, has_template=has_template)
-    if found == "json" and not text.lstrip().startswith("["):
-        found = "jsonl"
-    if found in _DELIMITERS and not has_template:
-        raise InvalidInputError(f"--file: {_name(file)} is a table: {_TEMPLATE_ADVICE}")
-    if found == "lines" and has_template:
-        raise InvalidInputError("--prompt and --key need columns or fields: say --input-format csv, tsv, jsonl or json")
-    return found
+    line = undecodable_line(data, encoding or "utf-8")
+    if line is None:
+        return None
+    words, right = f"is not {encoding or 'UTF-8'} at line {line}", likely_encoding(data)
+    if right is None:
+        raise InvalidInputError(f"{name} {words}: name its encoding by --encoding, or save it as UTF-8")
+    return _Misreading(words, right, f"--encoding {right}")
 
 
-def _format_of_suffix(file: str) -> str | None:
-    """Return the format that a file's suffix stands for; `None` for any other suffix."""
-    return _BY_SUFFIX.get(PurePath(file).suffix.lower())
+def _wrong_delimiter(table: Table, wanted: Collection[str]) -> _Misreading | None:
+    """Return what is wrong with the delimiter of a table that lacks columns; `None` if another one does not help."""
+    right, names = table.better_delimiter(wanted), table.names()
+    if right is None:
+        return None
+    missing = next(name for name in wanted if name not in names)
+    shown = ", ".join(f'"{one_line(name, _SHOWN)}"' for name in names[:3])
+    there = f", but {'one column' if len(names) == 1 else 'the columns'} {shown}" * bool(names)
+    return _Misreading(f'has no column "{one_line(missing, _SHOWN)}"{there}', right, option_of(right))
 
 
-def apparent_format(file: str, text: str) -> str:
-    """Return the format of an input by its suffix, else by how it begins: JSON Lines, or plain lines."""
-    found = _format_of_suffix(file) or ("jsonl" if text.lstrip().startswith("{") else "lines")
-    return "jsonl" if found == "json" and not text.lstrip().startswith("[") else found
+def _form(file: str, text: str, delimiter: str | None) -> str:
+    """Return the format of an input that no option names."""
+    by_suffix = _BY_SUFFIX.get(PurePath(file).suffix.lower())
+    by_text = "jsonl" if text.lstrip().startswith("{") else "lines"
+    return by_suffix or ("csv" if delimiter is not None else by_text)
 
 
-def records_of(file: str, text: str, form: str, option: str = "--file") -> list[Record]:
-    """Return the records of `text`, the file of `option`; blank lines do not count.
+def _check_form(name: str, text: str, form: str, reading: Reading, *, has_template: bool) -> None:
+    """Raise the error of an input that is not what its format and a template make of it."""
+    if reading.delimiter is not None and form != "csv":
+        raise InvalidInputError(f"--delimiter is for CSV, and {name} is not: say --input-format csv if it is")
+    if form == "csv" and not has_template:
+        raise InvalidInputError(f"{name} is a table: {_TEMPLATE_ADVICE}")
+    if form == "lines" and has_template:
+        raise InvalidInputError("--prompt and --key need columns or fields: say --input-format csv or jsonl")
+    if form == "lines" and reading.form is None:
+        _check_prompts(name, text)
+
+
+def _check_prompts(name: str, text: str) -> None:
+    """Raise the error of a text whose lines are hardly prompts."""
+    if re.match(r"\s*\[\s*\{", text):
+        raise InvalidInputError(
+            f"{name} begins like a JSON array: write one object per line, or say --input-format lines"
+        )
+    lines = [line for line in LINE_END.split(text) if line.strip()]
+    for delimiter, words in USUAL.items() if len(lines) > 1 else ():
+        if min(line.count(delimiter) for line in lines) >= (1 if delimiter == "\t" else _FEWEST_DELIMITERS):
+            option = "--input-format csv" if delimiter == "," else option_of(delimiter)
+            raise InvalidInputError(
+                f"{name} looks like CSV, with {words} in every line: say {option} and {_TEMPLATE_ADVICE}"
+            )
+
+
+def records_of(name: str, text: str, form: str, delimiter: str | None = None) -> list[Record]:
+    """Return the records of a text, the file of this name; blank lines do not count.
 
     Raises:
         InvalidInputError: The text as a whole is not in this format.
     """
-    if form == "json":
-        return _array(f"{option}: {_name(file)}", text)
-    if form in _DELIMITERS:
-        return _table(f"{option}: {_name(file)}", text, _DELIMITERS[form])
-    lines = [(number, line) for number, line in enumerate(_LINE_END.split(text), 1) if line.strip()]
+    if form == "csv":
+        return _records_of_table(name, Table.of(text, delimiter))
+    lines = [(number, line) for number, line in enumerate(LINE_END.split(text), 1) if line.strip()]
     if form == "jsonl":
         return [_object(f"line {number}", line) for number, line in lines]
     return [Record(f"line {number}", line) for number, line in lines]
-
-
-def _apparent(text: str, *, has_template: bool) -> str:
-    beginning = text.lstrip()
-    if beginning.startswith("{"):
-        return "jsonl"
-    if re.match(r"\[\s*\{", beginning):
-        if has_template:
-            return "json"
-        raise InvalidInputError("--file: it begins like a JSON array: say --input-format json, or lines for prompts")
-    lines = [line for line in _LINE_END.split(text) if line.strip()]
-    if not has_template and len(lines) > 1 and min(line.count(",") for line in lines) >= _FEWEST_COMMAS:
-        raise InvalidInputError(
-            f"--file: it looks like CSV, with commas in every line: say --input-format csv and {_TEMPLATE_ADVICE}"
-        )
-    return "lines"
 
 
 class _RepeatedNameError(ValueError):
@@ -152,49 +213,19 @@ def _object(place: str, line: str) -> Record:
         return Record(place, None, str(error))
     except (ValueError, RecursionError):
         return Record(place, None, "it is no JSON")
-    return _record(place, document)
-
-
-def _record(place: str, document: object) -> Record:
     if isinstance(document, dict):
         return Record(place, document)
     return Record(place, None, "it is no JSON object")
 
 
-def _array(name: str, text: str) -> list[Record]:
+def _records_of_table(name: str, table: Table) -> list[Record]:
     try:
-        documents = json.loads(text, object_pairs_hook=_members)
-    except _RepeatedNameError as error:
-        defect = str(error)
-    except RecursionError:
-        defect = "it is nested too deeply"
-    except ValueError as error:
-        defect = f"it is no JSON ({error})"
-    else:
-        return [_record(f"item {number}", document) for number, document in enumerate(documents, 1)]
-    raise InvalidInputError(f"{name}: {defect}")
-
-
-def _table(name: str, text: str, delimiter: str) -> list[Record]:
-    # For the whole process: a cell may be a whole document, and the text is in memory already.
-    csv.field_size_limit(max(csv.field_size_limit(), len(text)))
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
-    try:
-        rows = list(_rows(reader))
-    except csv.Error as error:
-        defect = f"line {reader.line_num}: {error}"
+        rows = list(table.rows())
+    except InvalidInputError as error:
+        defect = f"{name}, {error}"
     else:
         return _with_names(name, rows)
-    raise InvalidInputError(f"{name}, {defect}")
-
-
-def _rows(reader: Any) -> Iterator[tuple[int, list[str]]]:
-    """Return the rows that are not blank, each with the number of the line where it begins."""
-    begin = 1
-    for row in reader:
-        if any(cell.strip() for cell in row):
-            yield begin, row
-        begin = reader.line_num + 1
+    raise InvalidInputError(defect)
 
 
 def _with_names(name: str, rows: list[tuple[int, list[str]]]) -> list[Record]:

@@ -8,14 +8,14 @@ from pathlib import Path
 from string import Formatter
 from typing import Any, Final, Self
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from agentjobs_async import InvalidInputError
 from agentjobs_async._text import one_line
 from agentjobs_async._validation import checked_prompt
 from agentjobs_async.batch import BatchItem, Refusals
 from agentjobs_async.cli._input.questions import confirmed
-from agentjobs_async.cli._input.records import Record, read_text, records_of, repeated_key, suggestion, table_format
+from agentjobs_async.cli._input.records import Reading, Record, read_records, repeated_key, suggestion
 from agentjobs_async.cli._output.columns import in_words
 from agentjobs_async.cli._output.screen import Screen
 
@@ -118,6 +118,8 @@ def tasks_of(
     *,
     file: str | None = None,
     form: str | None = None,
+    delimiter: str | None = None,
+    encoding: str | None = None,
     key: str | None = None,
     template: str | None = None,
     allow_empty: bool = False,
@@ -129,7 +131,9 @@ def tasks_of(
     Args:
         prompts: The prompts among the arguments.
         file: The input; `-` is standard input; `None` for none.
-        form: Its format; `None` goes by the suffix and the first line.
+        form: Its format, as of `Reading`.
+        delimiter: The delimiter of its cells, as of `Reading`.
+        encoding: Its encoding, as of `Reading`.
         key: The field that is the key; `None` for the default key.
         template: The template of the prompt; `None` takes the field `prompt`, or the whole line.
         allow_empty: Whether a record is sent of which a field of the template is missing, `None` or white space.
@@ -142,7 +146,8 @@ def tasks_of(
     if (key is not None or allow_empty) and filled is None:
         option = "--allow-empty" if key is None else "--key"
         raise InvalidInputError(f"{option} needs --prompt, such as --prompt 'Document {{title}}'")
-    records = [*arguments, *_records(file, form, key, filled, beside_prompts=bool(prompts))]
+    reading = Reading(form, delimiter, encoding)
+    records = [*arguments, *_records(file, reading, key, filled, beside_prompts=bool(prompts))]
     if not records and file is not None:
         raise InvalidInputError(f"--file: {one_line(file, _SHOWN)} has no prompt, or column names alone")
     if not records:
@@ -199,17 +204,19 @@ def _check_files_are_meant(files: Sequence[str], reading: str) -> None:
 
 
 def _records(
-    file: str | None, form: str | None, key: str | None, template: Template | None, *, beside_prompts: bool
+    file: str | None, reading: Reading, key: str | None, template: Template | None, *, beside_prompts: bool
 ) -> list[Record]:
     if file is None:
-        if template is not None or form is not None:
-            raise InvalidInputError("--prompt, --key and --input-format need --file, with - for standard input")
+        if template is not None or reading != Reading():
+            raise InvalidInputError(
+                "--prompt, --key, --input-format, --delimiter and --encoding need --file, with - for standard input"
+            )
         return []
-    text = read_text(file)
-    named = form or ("lines" if beside_prompts and template is None else None)
-    records = records_of(file, text, table_format(file, text, named, has_template=template is not None))
-    if template is not None:
-        _check_names(records, [*template.names, *([] if key is None else [key])])
+    if template is None:
+        return read_records(file, evolve(reading, form=reading.form or "lines") if beside_prompts else reading)
+    wanted = [*template.names, *([] if key is None else [key])]
+    records = read_records(file, reading, wanted)
+    _check_names(records, wanted)
     return records
 
 

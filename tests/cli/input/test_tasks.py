@@ -1,4 +1,5 @@
 import json
+import shlex
 from functools import partial
 from pathlib import Path
 
@@ -79,13 +80,11 @@ OBJECTS = ['{"id": 7, "title": "The \\"v2\\" page", "body": "one,\\ntwo"}', '{"i
 
 
 def test_key_and_prompt_from_fields(tmp_path: Path) -> None:
-    """A table, JSON Lines and a JSON array bring the same items by `--key` and `--prompt`."""
+    """A table and JSON Lines bring the same items by `--key` and `--prompt`."""
     files = {
         "pages.csv": CSV,
         "pages.CSV": f"\ufeff{CSV}".replace("\n", "\r\n").replace(",\r\n", ",\n"),
-        "pages.tsv": 'id\ttitle\tbody\n7\t"The ""v2"" page"\t"one,\ntwo"\n\n8\tIndex\tx\n',
         "pages.jsonl": "\n".join(OBJECTS),
-        "pages.json": f"[{', '.join(OBJECTS)}]",
     }
     items = (BatchItem("7", 'Document The "v2" page: one,\ntwo'), BatchItem("8", "Document Index: x"))
     for name, text in files.items():
@@ -213,6 +212,21 @@ def test_run_of_a_table(service: EmulatorThread, tmp_path: Path, capsys: Capture
     assert main(["run", "--file", str(tmp_path / "pages.csv"), "--key", "id", "--prompt", "Document {body}"]) == 0
     assert "The same prompt as an earlier item (1): 9\n" in capsys.readouterr().err
     assert service.emulator.agents_started == {"Document one,\ntwo": 1, "Document x": 2}
+
+
+@pytest.mark.parametrize("command", ["plan", "run"])
+def test_a_spreadsheet(command: str, service: EmulatorThread, tmp_path: Path, capsys: Captured) -> None:
+    """What the first error of a spreadsheet's file says is what a second try needs."""
+    (tmp_path / "pages.csv").write_bytes("id;title\r\n7;Größe\r\n8;Maß\r\n".encode("cp1252"))
+    arguments = [command, "--file", str(tmp_path / "pages.csv"), "--key", "id", "--prompt", "Document {title}"]
+    assert main(arguments) == 2
+    told = capsys.readouterr().err
+    assert service.emulator.requests == ()
+    assert main([*arguments, *shlex.split(told.partition(": use ")[2])]) == 0
+    if command == "run":
+        assert service.emulator.agents_started == {"Document Größe": 1, "Document Maß": 1}
+    else:
+        assert "8 would be sent: Document Maß\n" in capsys.readouterr().out
 
 
 def test_filled() -> None:
