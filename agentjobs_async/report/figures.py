@@ -1,23 +1,27 @@
-"""The figures of a journal: how its items ended, how long they took, and how late their ends were noticed."""
+"""The figures of a journal: how its items ended, how long they took, and how late their ends were noticed.
+
+They are computed here alone: a page shows the tiles that it is given.
+"""
 
 import math
 from array import array
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Final
+from typing import Any, Final, Self
 
-from attrs import define, field, frozen
+from attrs import asdict, define, field, frozen
 
 from agentjobs_async.batch import JournalRow, State
 from agentjobs_async.report.texts import decimal, seconds_between, span_text
 
-__all__ = ["Figures", "Tally", "Tile", "job_seconds"]
+__all__ = ["Counted", "Figures", "Tally", "Tile"]
 
 _NONE: Final = "-"
 _HOUR_SECONDS: Final = 3600.0
 _LEAST_PERCENT, _MOST_PERCENT = 0.1, 99.9  # a smaller share is not told as none, nor a larger one as all
 _FAST_PER_HOUR: Final = 600.0  # from here on a rate is easier to grasp per minute
+_ALWAYS_SHOWN: Final = frozenset({State.UNKNOWN, State.FAILED, State.COMPLETED})
 
 
 @frozen
@@ -26,12 +30,14 @@ class Tile:
 
     Attributes:
         state: The state that it counts; `None` for another figure.
+        is_shown: Whether it is worth a place. A page that has shown a tile goes on with it: others would move.
     """
 
     name: str
     value: str
     note: str = ""
     state: State | None = None
+    is_shown: bool = True
 
 
 @frozen
@@ -48,15 +54,20 @@ class Figures:
     """
 
     counts: Counter[State]
-    durations: Sequence[float]
-    intervals: Sequence[float]
-    first: datetime | None
-    last: datetime | None
+    durations: Sequence[float] = ()
+    intervals: Sequence[float] = ()
+    first: datetime | None = None
+    last: datetime | None = None
 
     @property
     def total(self) -> int:
         """The number of rows."""
         return sum(self.counts.values())
+
+    @property
+    def total_text(self) -> str:
+        """The number of rows in words."""
+        return f"{self.total:,} item{'' if self.total == 1 else 's'}"
 
     @property
     def per_hour(self) -> float | None:
@@ -67,11 +78,13 @@ class Figures:
     @property
     def outcomes(self) -> list[Tile]:
         """The number of items in each state, those that need a person first."""
-        return [
-            Tile(state.value, f"{self.counts[state]:,}", _share(self.counts[state], self.total), state)
-            for state in State
-            if self.counts[state] or state in {State.UNKNOWN, State.FAILED, State.COMPLETED}
-        ]
+        return [self._of_state(state) for state in State]
+
+    def _of_state(self, state: State) -> Tile:
+        count = self.counts[state]
+        return Tile(
+            state.value, f"{count:,}", _share(count, self.total), state, is_shown=count > 0 or state in _ALWAYS_SHOWN
+        )
 
     @property
     def times(self) -> list[Tile]:
@@ -83,10 +96,36 @@ class Figures:
             Tile("throughput", *((_NONE, "") if rate is None else _rate_text(rate))),
         ]
 
+    def document(self) -> dict[str, Any]:
+        """Return what a page shows of them, as JSON has it."""
+        groups = {"outcomes": self.outcomes, "times": self.times}
+        return {"total": self.total_text, **{name: list(map(asdict, tiles)) for name, tiles in groups.items()}}
 
-def job_seconds(row: JournalRow) -> float | None:
-    """Return the seconds from a job's create to its end; `None` for what is no job that has ended."""
-    return None if row.state is State.ABANDONED else seconds_between(row.created_at, row.ended_at)
+
+@frozen
+class Counted:
+    """What a row adds to the figures.
+
+    Attributes:
+        state: Its state.
+        sent_at: When its create was sent; `None` before.
+        ended_at: When it ended; `None` before.
+        duration: The seconds from its job's create to its end; `None` for what is no job that has ended.
+        interval: The mean seconds between the polls of such a job; `None` without polls.
+    """
+
+    state: State
+    sent_at: datetime | None
+    ended_at: datetime | None
+    duration: float | None
+    interval: float | None
+
+    @classmethod
+    def of(cls, row: JournalRow) -> Self:
+        """Return what a row adds."""
+        duration = None if row.state is State.ABANDONED else seconds_between(row.created_at, row.ended_at)
+        interval = None if duration is None or not row.polls else duration / row.polls
+        return cls(row.state, row.sent_at, row.ended_at, duration, interval)
 
 
 def _share(count: int, total: int) -> str:
@@ -123,18 +162,17 @@ class Tally:
     _first: datetime | None = None
     _last: datetime | None = None
 
-    def add(self, row: JournalRow) -> None:
+    def add(self, row: Counted) -> None:
         """Count one row."""
         self._counts[row.state] += 1
         if row.sent_at is not None and (self._first is None or row.sent_at < self._first):
             self._first = row.sent_at
         if row.ended_at is not None and (self._last is None or row.ended_at > self._last):
             self._last = row.ended_at
-        duration = job_seconds(row)
-        if duration is not None:
-            self._durations.append(duration)
-            if row.polls:
-                self._intervals.append(duration / row.polls)
+        if row.duration is not None:
+            self._durations.append(row.duration)
+        if row.interval is not None:
+            self._intervals.append(row.interval)
 
     def figures(self) -> Figures:
         """Return the figures of all rows so far."""

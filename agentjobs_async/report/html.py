@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import json
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from functools import cache
@@ -15,7 +16,7 @@ from agentjobs_async._extras import extra_named
 from agentjobs_async.batch import Journal, JournalRow, State
 from agentjobs_async.report.commands import commands_of
 from agentjobs_async.report.document import Document
-from agentjobs_async.report.figures import Figures, Tally
+from agentjobs_async.report.figures import Counted, Figures, Tally
 from agentjobs_async.report.source import Source
 from agentjobs_async.report.texts import link_or_none, shown
 
@@ -88,10 +89,11 @@ async def write_html(source: Source, stream: TextIO) -> None:
     tally, document = Tally(), Document()
     async for rows in document.read(source):
         for row in rows:
-            tally.add(row)
+            tally.add(Counted.of(row))
+    figures = tally.figures()
+    document.add_line(json.dumps({"figures": figures.document()}))
     document.end()
     data = base64.b64encode(document.whole()).decode()  # inert in HTML
-    figures = tally.figures()
     stream.writelines(rendered(source, page_parts(), figures, await plain_rows(source.journal), data))
 
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Final, TextIO
 
 from agentjobs_async.batch import JournalRow, State
-from agentjobs_async.report.figures import Figures, Tally
+from agentjobs_async.report.figures import Counted, Figures, Tally
 from agentjobs_async.report.items import COLUMNS
 from agentjobs_async.report.source import Source
 from agentjobs_async.report.texts import shown
@@ -30,7 +30,7 @@ async def write_markdown(source: Source, stream: TextIO) -> None:
     """Write at most 1,000,000 bytes: those items that need a person come first, and the last ones are left out."""
     tally, table = Tally(), _Table()
     async for row in source.journal.rows():
-        tally.add(row)
+        tally.add(Counted.of(row))
         table.add(row)
     figures = tally.figures()
     head = [*_head(source, figures), *_chart_lines(figures.counts)]
@@ -40,8 +40,8 @@ async def write_markdown(source: Source, stream: TextIO) -> None:
 def _head(source: Source, figures: Figures) -> Iterator[str]:
     made = datetime.fromtimestamp(source.made_at, UTC)
     yield f"## {_cell(source.journal.name)}"
-    yield f"\n{figures.total:,} items, {made:%Y-%m-%d %H:%M} UTC\n"
-    tiles = [*figures.outcomes, *figures.times]
+    yield f"\n{figures.total_text}, {made:%Y-%m-%d %H:%M} UTC\n"
+    tiles = [tile for tile in (*figures.outcomes, *figures.times) if tile.is_shown]
     for cells in ([tile.name for tile in tiles], ["---:"] * len(tiles), [tile.value for tile in tiles]):
         yield _row(cells)
 

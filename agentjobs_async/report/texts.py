@@ -59,13 +59,17 @@ def decimal(value: float, digits: int) -> str:
 
 
 def span_text(seconds: float) -> str:
-    """Return a span of time as people say it: `4.2 s`, `3 min 12 s`, `2 h 05 min`; as the page's script does it."""
+    """Return a span of time as people say it: `4.2 s`, `3 min 12 s`, `2 h 05 min`; as the page's script does it.
+
+    No line ends before a unit.
+    """
     whole = math.floor(seconds + 0.5)
     if whole < _MINUTE_SECONDS:
         digits = 2 if seconds < 1 else 1 if seconds < _TEN_SECONDS else 0
-        return f"{decimal(seconds, digits).rstrip('0').rstrip('.') if digits else whole} s" if seconds else "0 s"
+        number = decimal(seconds, digits).rstrip("0").rstrip(".") if digits else whole
+        return f"{number if seconds else 0}\u00a0s"
     minutes, rest = divmod(whole, _MINUTE_SECONDS)
     if whole < _HOUR_SECONDS:
-        return f"{minutes} min {rest} s" if rest else f"{minutes} min"
+        return f"{minutes}\u00a0min {rest}\u00a0s" if rest else f"{minutes}\u00a0min"
     hours, minutes = divmod(minutes, _MINUTE_SECONDS)
-    return f"{hours} h {minutes:02} min" if minutes else f"{hours} h"
+    return f"{hours}\u00a0h {minutes:02}\u00a0min" if minutes else f"{hours}\u00a0h"

@@ -99,6 +99,37 @@ async def test_change_with_a_long_prompt(run: Path) -> None:
         assert (await stream.block())["prompt"] == [prompt]
 
 
+async def test_changes_of_known_rows(run: Path) -> None:
+    """A row that changes comes without its prompt, which pages have; a new one has it."""
+    async with served(run) as page, page.stream(await page.position()) as stream:
+        async with Journal.open(run) as journal:
+            await journal.add([BatchItem("late", "Document it", "docs", {"title": "Start"})])
+        block = await stream.block()
+        assert (block["prompt"], block["context"]) == (["Document it"], [{"title": "Start"}])
+        async with Journal.open(run) as journal:
+            await journal.abandon("late")
+        block = await stream.block()
+        assert (block["key"], block["state"]) == (["late"], ["abandoned"])
+        assert not {"prompt", "context"} & set(block)
+
+
+async def test_figures_of_all_rows(run: Path) -> None:
+    """A page is told the figures of all rows, each item counted once as its newest try, as they change."""
+
+    async def counts() -> dict[str, str]:
+        while (figures := (await stream.status()).get("figures")) is None:
+            pass
+        return {tile["name"]: tile["value"] for tile in figures["outcomes"]} | {"total": figures["total"]}
+
+    async with served(run) as page, page.stream(await page.position()) as stream:
+        before = await counts()
+        assert (before["total"], before["failed"], before["planned"]) == (f"{len(OUTCOMES) + 1} items", "1", "1")
+        async with Journal.open(run) as journal:
+            await journal.retry(f"page-{FAILED}")
+        after = await counts()
+        assert (after["total"], after["failed"], after["planned"]) == (before["total"], "0", "2")
+
+
 async def test_first_rows_come_at_once(first: Path) -> None:
     """The first rows of a document can be read before the others are: a live page shows them meanwhile."""
     await add(first, *map(str, range(2000)))
@@ -486,6 +517,7 @@ async def test_page_that_is_opened_later(first: Path, monkeypatch: pytest.Monkey
         monkeypatch.setattr("agentjobs_async.report.live.feed._REST_PER_LOAD", 0)
         after = await feed.document()
         assert (before.rows, after.rows) == (1, 2)
+        assert '"late"' in feed.log.line(0)  # the pages that are open get it, too
 
 
 async def test_journal_that_cannot_be_read(first: Path) -> None:

@@ -65,7 +65,7 @@ async def test_live_update(browser: "Browser", run: Path) -> None:
         await plan(run)
         await expect(row(visited.page, "late-1")).to_have_count(1)
         assert await visited.texts("#count") == [f"1 of {len(OUTCOMES) + 2}"]
-        assert await visited.texts('[data-tile="planned"] .value') == ["2"]
+        await expect(visited.page.locator('[data-tile="planned"] .value')).to_have_text("2")
         assert [url.removeprefix(page.address) for url in visited.requests] == ["", "rows", "events"]
         assert await visited.page.locator("#actions button").count() == 0
 

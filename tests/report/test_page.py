@@ -17,6 +17,7 @@ from attrs import astuple
 
 from agentjobs_async import JobRef
 from agentjobs_async.batch import BatchItem, Journal, State
+from agentjobs_async.report.figures import Figures
 from tests.aged import aged_journal
 from tests.browser import Visit, expect, visit
 from tests.report.served import served
@@ -131,12 +132,9 @@ async def test_extreme_shares(browser: "Browser", tmp_path: Path) -> None:
 
 # Shows a tile of each state, all figures, and large numbers. Returns what is beside the grid, cut, or breaks in a
 # name or before a unit, how many columns the states have, and how wide the page is.
-LARGE_TILES = """() => {
-    const { store } = report;
-    const counts = Object.fromEntries(store.head.order.map((state) => [state, 100_000]));
-    const times = { durations: [3599.2], intervals: [3599.2] };
-    const figures = { ...figuresOf(store, report.all), ...times, counts, total: 900_000 };
-    showTiles(tilesOf(figures, store.head), '');
+LARGE_FIGURES = Figures(Counter(dict.fromkeys(State, 100_000)), [3599.2], [3599.2])
+LARGE_TILES = """(figures) => {
+    showTiles(tilesOf(figures), '');
     const isOnOneLine = (node, start, end) => {
         const range = document.createRange();
         range.setStart(node, start);
@@ -174,7 +172,7 @@ async def test_tiles_keep_their_grid(browser: "Browser", written: Path, width: i
     """Tiles are as wide as each other, in columns, at every width; no number or row is cut, no name or unit breaks."""
     async with opened(browser, written, viewport={"width": width, "height": 900}) as visited:
         await visited.page.click("#show-charts")
-        assert await visited.page.evaluate(LARGE_TILES) == [[], columns, width]
+        assert await visited.page.evaluate(LARGE_TILES, LARGE_FIGURES.document()) == [[], columns, width]
 
 
 async def test_search(browser: "Browser", written: Path) -> None:

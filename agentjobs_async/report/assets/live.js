@@ -8,7 +8,6 @@ const SLOWEST = 250; // ms between two redraws at least; with many rows, redrawi
 class Live {
   constructor(shown) {
     this.report = shown;
-    this.report.isWhole = false; // the figures that came with the page are those of all items
     this.token = tokenOf(location);
     this.position = null; // the id of the last event; null before there is a document
     this.skew = 0; // ms by which the server's clock is ahead of this one
@@ -85,7 +84,6 @@ class Live {
     this.position = position;
     document.title = `${store.head.journal} · agentjobs`;
     update(document.querySelector('h1'), element('h1', {}, ...store.head.journal.split(/(?<=\/)/).map((part) => element('span', {}, part))));
-    this.report.isWhole = true;
     this.redraw();
     if (!this.isStale) this.report.drawCharts(); // at once, as in a file
     document.documentElement.dataset.ready = 'true';

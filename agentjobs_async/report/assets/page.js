@@ -3,7 +3,6 @@
 class Report {
   constructor() {
     this.store = new Store();
-    this.isWhole = true; // a live page shows rows before it has all
     this.filter = { text: '', state: '', project: '' };
     this.shown = []; // the places of the rows that the filter leaves
     this.table = new Table(this.store, (place) => this.open(place));
@@ -71,18 +70,18 @@ class Report {
     const projects = [...store.projects].sort();
     this.offer('project', projects, filter.project);
     byId('project').hidden = projects.length < 2;
-    if (this.version !== store.version) { // the figures are those of all items: a search leaves them as they are
+    if (this.version !== store.version) {
       this.version = store.version;
       this.all = store.select({});
-      this.tiles = tilesOf(figuresOf(store, this.all), store.head);
     }
     const { all } = this;
     const isFiltered = filter.text.trim() !== '' || filter.state !== '' || filter.project !== '';
     this.shown = isFiltered ? store.select(filter) : all;
     this.table.show(this.shown);
-    if (this.isWhole) {
-      showTiles(this.tiles, filter.state);
-      byId('total').textContent = `${grouped(store.size)} item${store.size === 1 ? '' : 's'}`;
+    const { figures } = store.head;
+    if (figures) { // of all items, whatever the filter; a live page has those in its HTML until its server tells others
+      showTiles(tilesOf(figures), filter.state);
+      byId('total').textContent = figures.total;
     }
     byId('made').textContent = fullTime(store.head.made);
     byId('count').textContent = isFiltered ? `${grouped(this.shown.length)} of ${grouped(all.length)}` : grouped(all.length);

@@ -103,11 +103,8 @@ class Store {
     return [...groups.values()].flat();
   }
 
-  /* What went wrong with a row's item; null where nothing did. */
-  reason(place) { return this.error[place] ?? (this.state[place] === 'failed' ? `the agent failed (${this.job_id[place]})` : null); }
-
   /* What is told of a row beside its state: what went wrong, its pull request, or its job. */
-  detail(place) { return this.reason(place) ?? this.pr_link[place] ?? this.job_id[place] ?? ''; }
+  detail(place) { return this.error[place] ?? this.pr_link[place] ?? this.job_id[place] ?? ''; }
 
   begun(place) { return this.created_at[place] ?? this.sent_at[place]; }
 

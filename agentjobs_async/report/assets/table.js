@@ -118,7 +118,7 @@ class Table {
       store.project[place] ?? '',
       shortTime(store.begun(place)),
       state === 'active' && store.created_at[place] !== null ? `${age} so far` : age,
-      (store.reason(place) === null ? linkTo(store.pr_link[place]) : null) ?? beginning(store.detail(place)),
+      (store.error[place] === null ? linkTo(store.pr_link[place]) : null) ?? beginning(store.detail(place)),
     ];
     return element('div', {
       className: place === this.opened ? 'row opened' : 'row',
@@ -127,7 +127,7 @@ class Table {
       tabindex: index === this.current ? '0' : '-1',
       'data-index': String(index),
       'data-place': String(place),
-    }, ...cells.map((cell, column) => element('div', { role: 'gridcell', className: `cell ${COLUMNS[column].name}${COLUMNS[column].name === 'detail' && store.reason(place) !== null ? ' error' : ''}` }, cell)));
+    }, ...cells.map((cell, column) => element('div', { role: 'gridcell', className: `cell ${COLUMNS[column].name}${COLUMNS[column].name === 'detail' && store.error[place] !== null ? ' error' : ''}` }, cell)));
   }
 
   click(event) {

@@ -64,7 +64,7 @@ function decimal(value, digits) {
   return rounded.toLocaleString('en-US', { minimumFractionDigits: digits, maximumFractionDigits: digits });
 }
 
-/* As span_text in texts.py, but no line ends before a unit. */
+/* As span_text in texts.py. */
 function spanText(seconds) {
   if (seconds === null) return NONE;
   const whole = Math.floor(seconds + 0.5);

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping
 from contextlib import aclosing, suppress
 from secrets import token_urlsafe
@@ -14,7 +15,7 @@ from attrs import define, field
 
 from agentjobs_async import InvalidInputError, JournalError
 from agentjobs_async.batch import Journal, JournalRow
-from agentjobs_async.report.figures import Tally
+from agentjobs_async.report.figures import Figures
 from agentjobs_async.report.html import SCRIPTS, page_parts, plain_rows, rendered
 from agentjobs_async.report.live.access import Access
 from agentjobs_async.report.live.actions import Action, act
@@ -111,12 +112,12 @@ class _Board:
         page = page_parts(scripts, "'self'", ("page.css", "live.css"))
         is_open = not self.access.reading_needs_token
         source = await Source.of(self.journal, prompts=self.prompts)
-        figures = Tally().figures()
+        figures = Figures(Counter())
         rows: list[JournalRow] = []
         if is_open:
             await self._feed.place.check()
             # For who has no scripts. The counts are quick to read; all other figures need all rows.
-            figures.counts.update(await self.journal.counts())
+            figures = Figures(Counter(await self.journal.counts()))
             rows = await plain_rows(self.journal)
         text = "".join(rendered(source, page, figures, rows, is_named=is_open))
         headers = {hdrs.CONTENT_SECURITY_POLICY: f"{page.policy}; frame-ancestors 'none'"}

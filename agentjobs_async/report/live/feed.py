@@ -12,6 +12,7 @@ from agentjobs_async.batch import Journal, JournalRow
 from agentjobs_async.report.columns import block_line
 from agentjobs_async.report.document import Document, Log
 from agentjobs_async.report.live.changes import Changes
+from agentjobs_async.report.live.running_figures import RunningFigures
 from agentjobs_async.report.live.status import Place, TimeLeft, status_of
 from agentjobs_async.report.source import Source
 from agentjobs_async.web.events import HEARTBEAT, frame
@@ -38,8 +39,8 @@ class ChangeFeed:
     Attributes:
         log: What has changed since the document was made.
         place: Where the journal was at the first look.
-        status: What pages show besides the rows: that of `status_of`, with the `trouble` in reading the rows, and how
-            long active jobs have `left`.
+        status: What pages show besides the rows: that of `status_of`, with the `trouble` in reading the rows, how long
+            active jobs have `left`, and the `figures` of all rows.
     """
 
     def __init__(self, journal: Journal, *, prompts: bool = True) -> None:
@@ -62,6 +63,7 @@ class ChangeFeed:
         self._load_seconds = 0.0
         self._is_current = True  # nothing was written since the document was made
         self._changed_rows = 0  # in the log since then
+        self._figures = RunningFigures()  # of the rows that pages have
         self._beside: dict[str, Any] = {}  # what `status_of` has returned last
 
     async def document(self) -> Document:
@@ -128,7 +130,10 @@ class ChangeFeed:
             took = time.monotonic() - started
             # From start to start: a quick look does not put the next one off. Reading all rows has a rest of its own.
             has_loaded = self._loaded_at >= started
-            await asyncio.sleep(max(rest - took, 0.0 if has_loaded else _REST_PER_LOOK * took))
+            next_at = started + max(rest, took if has_loaded else took + _REST_PER_LOOK * took)
+            figures = await self._figures.current()  # which asks no database, and needs no rest of it
+            self._tell(figures=figures.document())
+            await asyncio.sleep(max(next_at - time.monotonic(), 0.0))
             await self._watched.wait()
 
     async def look(self, at_most_old: float = 0.0, *, for_document: bool = False) -> bool:
@@ -160,6 +165,7 @@ class ChangeFeed:
         identity = await self._journal._entries.identity() if self._journal.is_shared else None
         if self._identity not in (None, identity):
             self._document = None
+            self._figures.clear()
             self.log.forget(self.log.end + 1)
             self.log.wake()
         self._identity = identity
@@ -182,10 +188,14 @@ class ChangeFeed:
     def _add(self, rows: list[JournalRow]) -> None:
         """Log rows that have changed; one that was tried again is no item any more."""
         newest = [row for row in rows if row.retried_as is None]
-        if newest:
-            self.log.add(block_line(newest, prompts=self._prompts))
+        for is_known in (False, True):
+            if found := [row for row in newest if (row.number in self._figures) is is_known]:
+                # A prompt never changes: pages have those of known rows.
+                self.log.add(block_line(found, prompts=self._prompts and not is_known))
         if removed := [row.number for row in rows if row.retried_as is not None]:
             self.log.add(json.dumps({"removed": removed}))
+            self._figures.remove(removed)
+        self._figures.count(newest)
         self._changed_rows += len(rows)
 
     async def _load(self) -> None:
@@ -206,8 +216,11 @@ class ChangeFeed:
         if self._document is None:
             await self._changes.begin()
         source = await Source.of(self._journal, prompts=self._prompts)
-        async for _ in document.read(source, identity=await self._journal._entries.identity()):
-            pass
+        async for rows in document.read(source, identity=await self._journal._entries.identity()):
+            if self._document is not None:
+                # What no look has found, such as a row that was committed very late: open pages get it, too.
+                self._add([row for row in rows if row.number not in self._figures])
+            self._figures.count(rows)
         document.add_line(json.dumps({"position": self.log.mark(position)}))
 
     def _tell(self, **status: Any) -> None:
