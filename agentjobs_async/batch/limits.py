@@ -19,35 +19,30 @@ _LONGEST_SECONDS: Final = 366 * 86_400.0  # a slot is kept that long where the j
 class Rate:
     """At most `count` creates in any span of `per` seconds.
 
+    Each POST takes a place, one that repeats a create after a 429 or 401 too. A place is free again `per` seconds after
+    its POST was answered or given up, also where an earlier run or another owner of the journal has sent it. The first
+    `count` creates go at once, the others as the span moves on: `Rate(100, per=3600)` sends 100 and then none for an
+    hour, `Rate(1, per=36)` spaces as many evenly.
+
     Attributes:
         count: How many, up to 1,000,000,000.
         per: The span in seconds, up to 31 years.
         scope: `"project"` counts each project for itself, as the server does; `"all"` counts all of them together.
-        spread: Whether creates are sent evenly, at least `per / count` seconds apart. Otherwise each is sent as soon as
-            the rate allows: a run begins with `count` creates at once, and may then send none for the rest of `per`.
 
     Raises:
         InvalidInputError: `count` is not a whole number of at least 1, `per` is not a finite number above 0, one of
-            them is out of bounds, `scope` is another word, or `spread` is not a bool.
+            them is out of bounds, or `scope` is another word.
     """
 
     count: int
     per: float
     scope: Literal["project", "all"] = field(default="project", kw_only=True)
-    spread: bool = field(default=False, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
         checked_count("count", self.count, most=MAX_COUNT)
         checked_span("per", self.per)
         if self.scope not in ("project", "all"):  # a tuple: a value that is not hashable is refused, too
             raise InvalidInputError(f'scope must be "project" or "all", not {self.scope!r:.100}')
-        if not isinstance(self.spread, bool):
-            raise InvalidInputError(f"spread must be True or False, not {self.spread!r:.100}")
-
-    @property
-    def gap(self) -> float:
-        """The least number of seconds between two creates; 0 where they need not be apart."""
-        return self.per / self.count if self.spread else 0.0
 
 
 def _checked_rate(name: str, value: object) -> None:

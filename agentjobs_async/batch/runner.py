@@ -63,7 +63,7 @@ def run_batch(
         max_active: How many items are under way at once, and how many results may wait to be taken; 20. Each project
             may have as many that wait for their creates.
         create_rate: How many creates may be sent in any span of time, of each project or of all, including those of
-            earlier runs; one that a 429 refused does not count. `None`, the default, for any number.
+            earlier runs; `None`, the default, for any number.
         timeout: Seconds that each item's create and wait may take together, in this run; 1800, and `None` for ever.
             Time spent waiting for the rate or a pause does not count.
         max_failures: Start no more items once this many have failed, been rejected or become unknown; `None` for no

@@ -114,7 +114,7 @@ def _left(ages: Sequence[float], job_seconds: float) -> list[float]:
 
 
 def seconds_to_last_create(queue: int, rate: Rate | None, next_create: float) -> float:
-    """Return the seconds until the last create of a queue may go; a rate allows it in no earlier window."""
+    """Return the seconds until the last create of a queue may go, as far as the rate allows it."""
     if not queue:
         return 0.0
     return next_create + _seconds_after_the_first(queue, rate)
@@ -142,7 +142,7 @@ def estimate(
 
 
 def _seconds_of_creates(items: Collection[BatchItem], rate: Rate | None) -> float:
-    """Return the seconds from the first create to the last; without spreading, a window begins with all its creates."""
+    """Return the seconds from the first create to the last: `count` go at once, the others as the span moves on."""
     if rate is None or not items:
         return 0.0
     longest = len(items) if rate.scope == "all" else max(Counter(item.project_id for item in items).values())
@@ -152,4 +152,4 @@ def _seconds_of_creates(items: Collection[BatchItem], rate: Rate | None) -> floa
 def _seconds_after_the_first(creates: int, rate: Rate | None) -> float:
     if rate is None:
         return 0.0
-    return (creates - 1) * rate.gap if rate.spread else (math.ceil(creates / rate.count) - 1) * rate.per
+    return (math.ceil(creates / rate.count) - 1) * rate.per

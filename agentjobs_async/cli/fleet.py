@@ -14,7 +14,7 @@ from agentjobs_async import InvalidInputError, JournalError
 from agentjobs_async._text import one_line
 from agentjobs_async.batch import BatchWorker, FleetLimits, Journal, State
 from agentjobs_async.batch.states import open_in
-from agentjobs_async.cli._input.limits import changed_limits, number_of, rate_of, rate_text, whole_of
+from agentjobs_async.cli._input.limits import changed_limits, number_of, rate_of, rate_words, whole_of
 from agentjobs_async.cli._input.options import (
     COUNT,
     JSON_OPTION,
@@ -70,7 +70,7 @@ _LONGEST_REASON: Final = 200  # characters
     ),
     create_rate=click.option(
         "--create-rate",
-        metavar="N/UNIT",
+        metavar="N/TIME",
         type=Read(rate_of),
         help="Creates over all workers, as in agentjobs run, or none.  [default: as it is]",
     ),
@@ -231,7 +231,7 @@ def _shared(address: str) -> Journal:
 
 def _limits_text(limits: FleetLimits) -> str:
     active = "any number" if limits.max_active is None else f"at most {limits.max_active}"
-    creates = "no limit of creates" if limits.create_rate is None else f"creates at {rate_text(limits.create_rate)}"
+    creates = "no limit of creates" if limits.create_rate is None else rate_words(limits.create_rate)
     polls = "" if limits.polls_per_second is None else f", at most {limits.polls_per_second:g} polls per second"
     return f"{active} active over all workers, {creates}{polls}"
 

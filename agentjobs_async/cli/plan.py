@@ -13,6 +13,7 @@ from agentjobs_async import InvalidInputError
 from agentjobs_async._text import span
 from agentjobs_async.batch import BatchItem, FleetLimits, Journal, State, check_items
 from agentjobs_async.batch.limits import Limits, in_force
+from agentjobs_async.cli._input.limits import rate_notice
 from agentjobs_async.cli._input.options import (
     CREATE_RATE,
     LIMIT,
@@ -171,7 +172,10 @@ def show_sending(
         _show_prompt(screen, item)
     screen.line(f"{len(items):,} would be sent, {len(refusals):,} refused.")
     if items:
-        _show_duration(screen, in_force(sending.kept, limits), items, minutes)
+        in_effect = in_force(sending.kept, limits)
+        _show_duration(screen, in_effect, items, minutes)
+        if in_effect.create_rate is not None:
+            screen.line(rate_notice(in_effect.create_rate))
     if items and price is not None:
         cost = Decimal(repr(price))
         screen.line(f"This costs {_amount(len(items) * cost)}: {_amount(cost)} for each job.")

@@ -16,6 +16,7 @@ from agentjobs_async.batch._monitoring import WorkerState, is_at_work, unseen_fo
 from agentjobs_async.batch._service import options_to
 from agentjobs_async.batch._store.file_lock import is_owned
 from agentjobs_async.batch.states import FAILED, open_in
+from agentjobs_async.cli._input.limits import rate_notice
 from agentjobs_async.cli._input.options import filter_options, journal_argument
 from agentjobs_async.cli._input.own_journals import directory, left_journals
 from agentjobs_async.cli._output.hints import export_command, resume_command, show_lost_jobs, show_retry, show_unknown
@@ -79,6 +80,8 @@ async def _show(context: Context, given: str, where: Where, *, as_json: bool, is
             screen.json_lines([_as_json(counts)])
         if found is not None:
             _show_found(screen, found, where, _place(journal, given), as_json=as_json)
+        if not as_json and counts[State.PLANNED] and (rate := (await journal.limits()).create_rate) is not None:
+            screen.notice(rate_notice(rate))
         if journal.moved_to is not None:
             screen.notice(f"This journal was moved to {journal.moved_to}, and can only be read.")
         elif not as_json and not is_live:

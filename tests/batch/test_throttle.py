@@ -19,7 +19,6 @@ async def times(throttle: CreateThrottle, count: int) -> list[float]:
     for _ in range(count):
         await throttle.take()
         gone.append(round(loop.time() - started, 3))
-        throttle.begin()
         throttle.spend()
     return gone
 
@@ -27,6 +26,7 @@ async def times(throttle: CreateThrottle, count: int) -> list[float]:
 async def test_sliding_window() -> None:
     """No span of time sees more creates than the rate allows."""
     assert await times(CreateThrottle(Rate(3, per=10)), 7) == [0, 0, 0, 10, 10, 10, 20]
+    assert await times(CreateThrottle(Rate(1, per=2.5)), 4) == [0, 2.5, 5, 7.5]
 
 
 async def test_earlier_creates_count() -> None:
@@ -176,40 +176,3 @@ async def test_a_refusal() -> None:
     throttle.mark_definite()
     throttle.spend()
     assert await times(throttle, 2) == [0, 0]
-
-
-async def test_evenly_spaced() -> None:
-    """A rate that is spread keeps its gap between two creates, and never allows more than its count in its span."""
-    assert await times(CreateThrottle(Rate(4, per=10, spread=True)), 5) == [0, 2.5, 5, 7.5, 10]
-    assert await times(CreateThrottle(Rate(4, per=10, spread=True), [12, 1]), 2) == [1.5, 4]
-    assert await times(CreateThrottle(Rate(2, per=10, spread=True), [1, 2, 3, 8]), 2) == [8, 13]
-
-
-async def test_evenly_spaced_while_creates_are_under_way() -> None:
-    """Creates that are slow to be answered keep the gap, and one that never reached the server leaves none."""
-    loop = asyncio.get_running_loop()
-    throttle = CreateThrottle(Rate(4, per=10, spread=True))
-    started = loop.time()
-    for at in (0, 2.5, 5):
-        await throttle.take()
-        assert loop.time() - started == pytest.approx(at, abs=0.01)
-        begun = throttle.begin()
-    throttle.refund(begun)
-    assert throttle.next_at == pytest.approx(loop.time())
-    await throttle.take()
-    assert loop.time() - started == pytest.approx(5, abs=0.01)
-
-
-async def test_creates_that_waited_for_something_else() -> None:
-    """Of two creates that were allowed one after the other and waited since, only one may begin."""
-    throttle = CreateThrottle(Rate(4, per=10, spread=True))
-    await throttle.take()
-    await throttle.take()
-    await asyncio.sleep(60)
-    first = throttle.begin()
-    assert first is not None
-    assert throttle.begin() is None
-    throttle.refund(None)
-    assert throttle.next_at == pytest.approx(first + 2.5)
-    throttle.refund(first)
-    assert throttle.next_at == pytest.approx(first)

@@ -1,8 +1,6 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from attrs import evolve
-
 from agentjobs_async.batch import BatchItem, FleetLimits, JournalRow, Rate, State
 from agentjobs_async.cli._output.live import End
 from agentjobs_async.cli.estimates import (
@@ -22,11 +20,11 @@ def test_estimate() -> None:
     expected = {
         (None, 20, 180): End(13 * 180, "--max-active 20 decides"),
         (None, 20, None): None,
-        (rate, 1000, 180): End(3600 + 180, "--create-rate 100/h/burst decides"),
-        (of_all, 1000, 180): End(7200 + 180, "--create-rate 100/h/all/burst decides"),
-        (evolve(rate, spread=True), 1000, 180): End(199 * 36 + 180, "--create-rate 100/h decides"),
+        (rate, 1000, 180): End(3600 + 180, "--create-rate 100/h decides"),
+        (of_all, 1000, 180): End(7200 + 180, "--create-rate 100/h/all decides"),
+        (Rate(1, per=36), 1000, 180): End(199 * 36 + 180, "--create-rate 1/36s decides"),
         (rate, 2, 180): End(125 * 180, "--max-active 2 decides"),
-        (rate, 20, None): End(3600, "--create-rate 100/h/burst decides", is_least=True),
+        (rate, 20, None): End(3600, "--create-rate 100/h decides", is_least=True),
     }
 
     def found(row: tuple[Rate | None, int, int | None]) -> End | None:
@@ -47,14 +45,14 @@ def test_last_create() -> None:
         (0, rate, 1384.0): 0.0,
         (100, rate, 1384.0): 1384.0,
         (101, rate, 1384.0): 1384.0 + 3600,
-        (101, evolve(rate, spread=True), 10.0): 10.0 + 3600,
+        (101, Rate(1, per=36), 10.0): 10.0 + 3600,
     }
     assert unexpected(expected, lambda row: seconds_to_last_create(*row)) == {}
 
 
 def test_time_left() -> None:
     """A run lasts until its last create may go and its job ends, or as long as its slots take; a limit shortens it."""
-    by_slots, by_rate = "--max-active 4 decides", "--create-rate 100/h/burst decides"
+    by_slots, by_rate = "--max-active 4 decides", "--create-rate 100/h decides"
     rows: list[tuple[dict[str, Any], End | None]] = [
         ({"job_seconds": None}, End(1000 + 3600, by_rate, is_least=True)),
         ({"job_seconds": None, "create_rate": None, "last_create": 0.0}, None),

@@ -42,7 +42,8 @@ def test_submit_and_work(
     monkeypatch.setenv("AGENTJOBS_JOURNAL", url)  # so that no password is among the arguments
     assert main(["submit", "--file", str(tasks), "--max-active", "2", "--create-rate", "100/s"]) == 0
     told = capsys.readouterr().err
-    assert told == "3 submitted, 0 refused; at most 2 active over all workers, creates at 100/s.\n"
+    limits = "at most 2 active over all workers, at most 100 creates of each project in any span of 1 s"
+    assert told == f"3 submitted, 0 refused; {limits}.\n"
     assert main(["status", "--state", "planned", "--format", "jsonl"]) == 4
     assert [json.loads(line)["state"] for line in capsys.readouterr().out.splitlines()] == ["planned"] * 3
     assert service.emulator.requests == ()
@@ -66,7 +67,8 @@ def test_refusals_and_limits(tasks: Path, url: str, capsys: Captured) -> None:
     assert submit(url, tasks, "--create-rate", "10/m") == 1
     told = capsys.readouterr().err
     assert "k0 refused: the key 'k0' is that of another prompt" in told
-    assert "1 submitted, 2 refused; at most 5 active over all workers, creates at 10/m." in told
+    limits = "at most 5 active over all workers, at most 10 creates of each project in any span of 60 s"
+    assert f"1 submitted, 2 refused; {limits}." in told
     assert submit(url, tasks, "--create-rate", "none", "--max-active", "none", "--polls-per-second", "0.5") == 1
     told = capsys.readouterr().err
     assert "any number active over all workers, no limit of creates, at most 0.5 polls per second." in told

@@ -22,9 +22,12 @@ def test_plan(service: EmulatorThread, tmp_path: Path, capsys: Captured) -> None
         *(f"k{number} would be sent: Document page {number}" for number in range(3)),
         "3,000 would be sent, 0 refused.",
     ]
-    assert lines[4] == "This takes about 30 h: --create-rate 100/h decides."
+    assert lines[4] == "This takes about 29.1 h: --create-rate 100/h decides."
     assert re.fullmatch(r"Begun now, it ends about \w+ \d\d \w+ \d\d:\d\d.", lines[5])
-    assert lines[6:] == ["This costs 1,200.00: 0.40 for each job."]
+    assert lines[6:] == [
+        "--create-rate 100/h: at most 100 creates of each project in any span of 1 h; 1/36s spaces them evenly.",
+        "This costs 1,200.00: 0.40 for each job.",
+    ]
     assert service.emulator.requests == ()
 
 

@@ -267,13 +267,16 @@ def test_the_way_on(tasks: Path, db: str, capsys: Captured) -> None:
 
 def test_limits_in_the_journal(service: EmulatorThread, tasks: Path, db: str, capsys: Captured) -> None:
     """What goes on with a journal takes its limits and says so; an option overrides one, and is kept."""
-    settings = ["--create-rate", "2/d", "--max-active", "7", "--unknown-for", "none", "--max-sending", "3"]
+    settings = ["--create-rate", "1/d", "--max-active", "7", "--unknown-for", "none", "--max-sending", "3"]
     with Child("run", "--file", str(tasks), "--journal", db, *settings, env=service.environment) as child:
         child.until(" completed").send(signal.SIGKILL)
     with Child("resume", db, "--timeout", "600", env=service.environment) as child:
-        child.until_error("2/d, 7 jobs at once, 3 creates in flight, unknown items keep their slots for ever.\n")
+        child.until_error(": 7 jobs at once, 3 creates in flight, unknown items keep their slots for ever.\n")
+        child.until_error("--create-rate 1/d: at most 1 create of each project in any span of 24 h.\n")
         assert child.send(signal.SIGINT).ended() == 130
     assert service.emulator.agents_started.total() == 1
+    assert main(["status", db]) == 4
+    assert "--create-rate 1/d: at most 1 create of each project in any span of 24 h.\n" in capsys.readouterr().err
     assert main(["resume", db, "--create-rate", "none", "--unknown-for", "600"]) == 0
     told = capsys.readouterr().err
     assert "With the limits that the journal keeps: 7 jobs at once, 600 s for each job, 3 creates in flight.\n" in told
@@ -285,8 +288,8 @@ def test_rate_of_each_project(service: EmulatorThread, tasks: Path, db: str) -> 
     """A rate counts each project for itself, unless it is said to hold for all of them together."""
     lines = [{"key": f"{project}-{place}", "prompt": "x", "project": project} for project in "ab" for place in "12"]
     tasks.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    assert main(["run", "--file", str(tasks), "--create-rate", "2/d/burst", "--journal", db]) == 0
-    arguments = ["run", "--file", str(tasks), "--create-rate", "2/d/all/burst", "--journal", f"{db}.all"]
+    assert main(["run", "--file", str(tasks), "--create-rate", "2/d", "--journal", db]) == 0
+    arguments = ["run", "--file", str(tasks), "--create-rate", "2/d/all", "--journal", f"{db}.all"]
     with Child(*arguments, env=service.environment) as child:
         child.until(" completed")
         child.stdout = child.stdout.partition(" completed")[2]

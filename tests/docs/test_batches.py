@@ -66,4 +66,4 @@ async def test_many_rows(emulator: Emulator, capsys: pytest.CaptureFixture[str],
 async def test_limits(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """The sample of limits keeps them in the journal."""
     await run_page("batches")["keep_limits"](str(tmp_path / "run.db"))
-    assert "count=100, per=3600.0, scope='project', spread=True" in capsys.readouterr().out
+    assert "count=1, per=36.0, scope='project'" in capsys.readouterr().out

@@ -30,17 +30,11 @@ async def test_single_steps(emulator: Emulator, tmp_path: Path) -> None:
     assert emulator.agents_started == {"Document the v2 endpoints": 1}
 
 
-def _soon(lines: str) -> str:
-    """Return the lines with a rate that leaves no 36 s between two creates."""
-    assert "100/h" in lines
-    return lines.replace("100/h", "100/s")
-
-
 async def test_batch(emulator: Emulator, tmp_path: Path) -> None:
     """The lines of a batch run it, list it, settle an unknown item, and go on to the end."""
     emulator.script(JobScript(duration=0))
     await emulator.inject("500", prompt="Document page 7")
-    code, printed = await shell(_soon(BATCH), tmp_path)
+    code, printed = await shell(BATCH, tmp_path)
     assert code == 4
     assert "unknown" in printed
     assert len((tmp_path / "results.csv").read_text(encoding="utf-8").splitlines()) == 3
@@ -95,7 +89,7 @@ async def test_table(emulator: Emulator, tmp_path: Path) -> None:
     assert code == 0
     assert "Document Start: Install it" in printed
     assert emulator.agents_started == {}
-    assert (await shell(f"{_soon(run)} --journal run.db", tmp_path))[0] == 0
+    assert (await shell(f"{run} --journal run.db", tmp_path))[0] == 0
     assert (await shell(EXPORT, tmp_path))[0] == 0
     with (tmp_path / "results.csv").open(encoding="utf-8") as results:
         ends = [(row["key"], row["state"], row["prompt"]) for row in csv.DictReader(results)]

@@ -37,7 +37,7 @@ async def test_commands(emulator: Emulator, tmp_path: Path, capfd: pytest.Captur
     await emulator.inject("500 agent=no", prompt="Document Import 4011 in docs/4011.md")
     await emulator.inject("500 agent=yes", prompt="Document Billing 4012 in docs/4012.md")
     write_table(tmp_path, [*range(3, 11), 4011, 4012, 4013])
-    code, printed = await shell(TRIAL.replace("100/h", "100/s"), tmp_path)
+    code, printed = await shell(TRIAL, tmp_path)
     assert (code, printed.count(" completed: ")) == (4, 10)
     assert "3 planned, 10 completed\n" in capfd.readouterr().err
     assert emulator.agents_started.total() == 10

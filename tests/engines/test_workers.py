@@ -64,7 +64,7 @@ class Fleet:
         return len(await self.journal.unknown()) <= GATE * self.deaths and await ended(self.journal)
 
     async def check(self, count: int, *, ended_early: Collection[str] = ()) -> None:
-        """See that no prompt has two agents, no id is lost, few are unknown, and never too many were active.
+        """See that no prompt has two agents, no id is lost, few are unknown, and never too many were active or sent.
 
         Jobs in `ended_early` did not take their `LIFE`.
         """
@@ -82,6 +82,9 @@ class Fleet:
         starts = [job.started_at for job in self.emulator.jobs.values() if job.job_id not in ended_early]
         assert LIMITS.max_active is not None
         assert _most_within(starts, LIFE) <= LIMITS.max_active
+        sent = [request.at for request in self.emulator.requests if request.method == "POST"]
+        assert LIMITS.create_rate is not None
+        assert _most_within(sent, LIMITS.create_rate.per) <= LIMITS.create_rate.count
         print(f"{self.deaths} deaths among {len(self.workers)} workers, {count} items: {len(unknown)} unknown")  # noqa: T201 - the figure is what it is run for
 
 

@@ -30,6 +30,7 @@ class Request:
         sender: The User-Agent: which session it was.
         begun: When its connection was asked for.
         left: When its first byte was sent.
+        arrived: When it had arrived whole.
         job_id: The job that it asks for or starts.
         status: What it was answered with; 0 if it was not.
         retry_after: Seconds of the answer's Retry-After; `None` without one that counts.
@@ -45,6 +46,7 @@ class Request:
     sender: str
     begun: float
     left: float
+    arrived: float
     job_id: str = ""
     status: int = 0
     retry_after: float | None = None
@@ -108,7 +110,7 @@ class Service:
             return web.Response(status=500)
         _, _, _, project, _, *ids = http.path.split("/")  # /v2/agent/{project}/job[/{id}]
         kind, subject = ("create", json.loads(body)["prompt"]) if http.method == "POST" else ("poll", ids[0])
-        request = Request(kind, project, subject, sender, connection.begun, left)
+        request = Request(kind, project, subject, sender, connection.begun, left, world.now)
         self.requests.append(request)
         job = self.jobs.get(subject)
         fault = next(iter(world.next(kind)), None) or self._poison(job) or self._outage(project)

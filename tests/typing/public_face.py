@@ -381,7 +381,7 @@ async def batches(session: AgentJobsSession) -> None:
                     assert_type((result.item, result.outcome), tuple[BatchItem, Outcome])
                     assert_type((result.job, result.error), tuple[AgentJob | None, Exception | None])
                 assert_type(results.stats().next_create, float | None)
-        await journal.set_limits(FleetLimits(create_rate=Rate(100, per=3600, spread=True), polls_per_second=50))
+        await journal.set_limits(FleetLimits(create_rate=Rate(1, per=36, scope="all"), polls_per_second=50))
         run_batch(
             session,
             [],

@@ -136,13 +136,11 @@ class ItemCreate:
         2. The throttle of all projects.
         3. A slot of `max_sending`. It comes last of what is waited for and is held until the outcome is durable, since
            it bounds what one crash leaves unknown.
-        4. Whether the gap of a rate that is spread still lies before it, after what it has waited for. Otherwise it
-           goes back to the throttle, and holds nothing there.
-        5. The durable claim: after a crash, a row that may have been sent is `sending`, never `planned`.
-        6. Once more, whether creates or the run were held back meanwhile, and whether the claim is still certain to be
+        4. The durable claim: after a crash, a row that may have been sent is `sending`, never `planned`.
+        5. Once more, whether creates or the run were held back meanwhile, and whether the claim is still certain to be
            this owner's: all of the above takes time. The session asks for the latter again before the first byte.
-        7. The create. Its answer reaches the throttles before any other create can go.
-        8. The durable outcome. Only then slots and permits are given back.
+        6. The create. Its answer reaches the throttles before any other create can go.
+        7. The durable outcome. Only then slots and permits are given back.
         """
         permit = await self.item.context.throttles.take(self.item.slot.project)
         if permit is None:
@@ -151,7 +149,7 @@ class ItemCreate:
             await self.item.context.slots.take(self.item.slot)
             await permit.take_common()
             async with self.item.context.max_sending:
-                if not (self._may_go(permit) and permit.begin()):
+                if not self._may_go(permit):
                     return None
                 with self.item.context.session._shutdown.recording():  # a draining of the session waits for it
                     return await self._claim_and_create(permit)
@@ -221,7 +219,7 @@ class ItemCreate:
             failure = classify(error)
             if failure is not Failure.LIMITED:  # what the server asks for costs the item none of its time
                 self.item.spent_seconds += _now() - started
-            self._hold_back(permit, failure, error)
+            self._hold_back(permit, failure, error, started)
             # The result holds the error, whose traceback would hold the frames of this item.
             return error.with_traceback(None) if isinstance(error, AgentJobsError) else error
         finally:
@@ -231,8 +229,8 @@ class ItemCreate:
             self.item.context.slots.on_change()  # others of the project may begin again
         return job
 
-    def _hold_back(self, permit: Permit, failure: Failure, error: Exception) -> None:
-        """Hold other creates back after one that failed."""
+    def _hold_back(self, permit: Permit, failure: Failure, error: Exception, started: float) -> None:
+        """Hold other creates back after one that was started at `started` and failed."""
         throttles = self.item.context.throttles
         match failure:
             case Failure.UNKNOWN:
@@ -242,7 +240,7 @@ class ItemCreate:
             case Failure.UNAUTHORIZED:
                 throttles.refuse(permit, error)
             case Failure.LIMITED:
-                throttles.limit(permit, error)
+                throttles.limit(permit, error, started)
             case Failure.NOT_SENT:
                 permit.refund()
                 throttles.pause_all(pause_after(self.item.failures), error)
@@ -280,7 +278,8 @@ class ItemCreate:
                 await self._plan_late(claim)
                 return None
             case failure:
-                await self._plan_again(claim, error)
+                was_sent = failure in {Failure.LIMITED, Failure.UNAUTHORIZED}
+                await self._plan_again(claim, error, was_sent=was_sent)
                 return await self._postpone(failure, error)
 
     async def _postpone(self, failure: Failure, error: Exception) -> Ended | None:
@@ -301,8 +300,9 @@ class ItemCreate:
                 self.item.failures += 1
                 return None if self.item.left_seconds > 0 else self._end(Outcome.TIMED_OUT, error)
 
-    async def _plan_again(self, claim: str, error: Exception | None) -> None:
-        await self._keep(await self.item.context.entries.release_claim(self.item.key, error, claim=claim))
+    async def _plan_again(self, claim: str, error: Exception | None, *, was_sent: bool = False) -> None:
+        entries = self.item.context.entries
+        await self._keep(await entries.release_claim(self.item.key, error, claim=claim, was_sent=was_sent))
         self.item.set_state(State.PLANNED)
 
     async def _keep(self, row: JournalRow | None) -> None:

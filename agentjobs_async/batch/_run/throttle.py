@@ -5,7 +5,6 @@ import logging
 from collections import deque
 from collections.abc import Collection, Iterable, Sequence
 from contextvars import Context
-from math import inf
 from typing import Final
 
 from attrs import define, field
@@ -17,7 +16,6 @@ from agentjobs_async.batch.limits import Rate
 from agentjobs_async.errors import log_text
 
 _SLACK_SECONDS: Final = 1e-4  # loops run timers a moment early
-_LEAST_GAP: Final = 0.9  # share of the gap: the way from the permit to the create does not always take equally long
 _UNKNOWN_IN_A_ROW: Final = 3  # one or two are a hiccup; from the third on it is an outage
 _FIRST_PROBE_SECONDS: Final = 1.0  # most hiccups are over by then
 _LONGEST_PROBE_SECONDS: Final = 60.0  # so an outage of ten minutes costs 15 creates
@@ -32,9 +30,8 @@ class CreateThrottle:
     """Allows creates, one after the other, as a rate and the server's answers permit. Times are those of the loop.
 
     The rate is a sliding window, as servers count: a leaky bucket would allow twice the count in its first span. A
-    create counts from its answer on, since that is no earlier than when the server counted it. A rate that is spread
-    also keeps its gap between two creates: between the times at which they are allowed, and, since an allowed create
-    may have to wait for a slot, once more between those at which they begin.
+    create takes a place of it as soon as it is allowed, whatever it still waits for. The place is free again `per`
+    seconds after the create was answered or given up, which is no earlier than when the server counted it.
 
     After three unknown creates in a row without a definite answer between them, and once a refusal of the key has
     expired, one create at a time is allowed until one is answered definitely.
@@ -54,12 +51,7 @@ class CreateThrottle:
         self._clock = self._loop.time
         now = self._clock()
         self._sent = deque(sorted(now - age for age in ages))
-        self._gap = 0.0 if rate is None else rate.gap
         self._under_way = 0
-        self._allowed: deque[float] = deque()
-        """When those under way were allowed that have not begun."""
-        self._begun = deque(list(self._sent)[-1:])
-        """When the creates of the last gap began; at first the last create of an earlier run."""
         self._paused_until = now
         self._reason: Exception | None = None
         self._backoff = Backoff()
@@ -87,8 +79,6 @@ class CreateThrottle:
         if self._rate is None:
             return earliest
         self._forget(now)
-        if self._gap:
-            earliest = max(earliest, max((*self._allowed, *self._begun), default=-inf) + self._gap)
         free = self._rate.count - self._under_way - len(self._sent)
         if free > 0:
             return earliest
@@ -123,37 +113,18 @@ class CreateThrottle:
             if self.refused_by is not None:
                 return None
             self._under_way += 1
-            self._allowed.append(self._clock())
             return self.holds
-
-    def begin(self) -> float | None:
-        """Begin a create that was allowed, and return the time.
-
-        Return `None` where another one has begun too recently, while this one waited for something else: `refund` and
-        `take` must follow.
-        """
-        now = self._clock()
-        while self._begun and self._begun[0] + self._gap <= now:
-            self._begun.popleft()
-        if self._begun and now < self._begun[-1] + self._gap * _LEAST_GAP:
-            return None
-        self._allowed.popleft()
-        if self._gap:
-            self._begun.append(now)
-        return now
 
     def spend(self) -> None:
         """Count a create that the server answered, or may have answered."""
-        self._leave()
+        self._under_way -= 1
         if self._rate is not None:  # without one nothing would ever remove them
             self._sent.append(self._clock())
         self._changed.set()
 
-    def refund(self, begun: float | None = None) -> None:
-        """Discard a create that never reached the server; `begun` is what `begin` returned for it."""
-        self._leave()
-        if begun is not None and begun in self._begun:
-            self._begun.remove(begun)
+    def refund(self) -> None:
+        """Discard a create that never reached the server."""
+        self._under_way -= 1
         self._changed.set()
 
     @property
@@ -227,11 +198,6 @@ class CreateThrottle:
         self._backoff.answered()
         self._refused_until = self._clock()
 
-    def _leave(self) -> None:
-        self._under_way -= 1
-        while len(self._allowed) > self._under_way:
-            self._allowed.popleft()
-
     def _hold_back(self) -> None:
         self.holds += 1
         self._changed.set()
@@ -261,8 +227,6 @@ class Permit:
     _common: CreateThrottle
     _own_holds: int
     _common_holds: int | None = field(default=None, init=False)
-    _own_begun: float | None = field(default=None, init=False)
-    _common_begun: float | None = field(default=None, init=False)
     _open: bool = field(default=True, init=False)
 
     @property
@@ -273,12 +237,6 @@ class Permit:
     async def take_common(self) -> None:
         """Wait until a create of any project may go, too."""
         self._common_holds = await self._common.take()
-
-    def begin(self) -> bool:
-        """Begin the create; return `False` where another one has begun too recently: `refund` must follow."""
-        self._own_begun = self._own.begin()
-        self._common_begun = None if self._own_begun is None else self._common.begin()
-        return self._common_begun is not None
 
     def spend(self) -> None:
         """Count a create that the server answered, or may have answered."""
@@ -292,15 +250,14 @@ class Permit:
         """Discard a create that never reached the server; do nothing if it is counted already."""
         if self._open:
             self._open = False
-            self._own.refund(self._own_begun)
+            self._own.refund()
             if self._common_holds is not None:
-                self._common.refund(self._common_begun)
+                self._common.refund()
 
-    def limit(self, error: Exception) -> float:
-        """Discard a create that the server refused for now; return for how many seconds others are paused."""
-        self.refund()
-        if self._own_begun is not None:
-            self._own.limit(self._own_begun, error.retry_after if isinstance(error, ResponseError) else None, error)
+    def limit(self, error: Exception, began: float) -> float:
+        """Count a create, begun at `began`, that the server refused for now; return how long others are paused."""
+        self.spend()
+        self._own.limit(began, error.retry_after if isinstance(error, ResponseError) else None, error)
         return self._own.paused_for
 
     def mark_unknown(self, error: Exception) -> bool:
@@ -386,9 +343,9 @@ class CreateThrottles:
             _logger.warning("%s are refused, and stay planned: %s", _named(permit.project), log_text(error))
         own.refuse(error, self._refused_for)
 
-    def limit(self, permit: Permit, error: Exception) -> None:
-        """Hold back the creates of a project because the server refuses them for now."""
-        seconds = permit.limit(error)
+    def limit(self, permit: Permit, error: Exception, began: float) -> None:
+        """Hold back the creates of a project because the server refused one for now that began at `began`."""
+        seconds = permit.limit(error, began)
         self.of(permit.project).mark_definite()
         _logger.warning("%s are held back for %.0f s: %s", _named(permit.project), seconds, log_text(error))
 

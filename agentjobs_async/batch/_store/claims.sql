@@ -29,8 +29,6 @@ DECLARE
     kept_by_others bigint;
     places bigint;
     last_sent double precision;
-    gap double precision; -- between two creates of a rate that is spread
-    last_begun double precision;
 BEGIN
     SELECT until - moment INTO wait FROM agentjobs_pauses
         WHERE project = its_project AND until > moment AND set_at < moment + skew;
@@ -115,24 +113,6 @@ BEGIN
         wait := greatest(last_sent + limits.create_per - moment, retry);
     ELSE
         of_project := NULL;
-    END IF;
-    IF NOT limits.create_spread THEN
-        RETURN;
-    END IF;
-    -- `claimed_at` is never later than `sent_at`: what began within the gap is among what was changed within it.
-    gap := limits.create_per / limits.create_count;
-    SELECT max(begun) INTO last_begun FROM (
-        SELECT coalesce(claimed_at, sent_at) AS begun FROM agentjobs_entries
-            WHERE sent_at > moment - gap AND sent_at < moment + skew
-                AND (limits.create_scope = 'all' OR project_id = its_project)
-        UNION ALL
-        SELECT sent_at FROM agentjobs_sends
-            WHERE sent_at > moment - gap AND sent_at < moment + skew
-                AND (limits.create_scope = 'all' OR project_id = its_project)
-    ) AS begun_within_gap;
-    IF last_begun + gap > moment THEN
-        wait := greatest(wait, last_begun + gap - moment);
-        of_project := CASE WHEN limits.create_scope = 'project' THEN its_project END;
     END IF;
 END
 $$;

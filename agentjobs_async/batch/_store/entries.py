@@ -20,7 +20,6 @@ from sqlalchemy import (
     delete,
     exists,
     func,
-    insert,
     literal,
     or_,
     select,
@@ -39,7 +38,6 @@ from agentjobs_async.batch._store.schema import (
     NO_OWNER,
     OWNERS,
     PAUSES,
-    SENDS,
     SHOWN,
     SKEW_SECONDS,
     Moment,
@@ -54,7 +52,6 @@ from agentjobs_async.batch.states import MOVES, RETRIED_BY_KEY, State, origins
 _ROW: Final = ENTRIES.c
 _LONGEST_ERROR_BYTES: Final = 2_000  # enough for its reason; 100,000 rows may have one
 _DOUBT_SECONDS: Final = 600.0  # longer than any claim can stay under way in a connection that broke
-_LONGEST_WINDOW_SECONDS: Final = 366 * 86_400.0  # no service counts creates for longer than a year
 _CLAIMS_AT_ONCE: Final = 500  # in one statement
 _RESOLVED: Final = "resolved:"  # with this begins the mark of a row whose job its owner found
 
@@ -240,25 +237,30 @@ class Entries(Reader):
                 del self._claims.unanswered[claim]
         return tuple(taken)
 
-    async def release_claim(self, key: str, error: Exception | None, *, claim: str) -> JournalRow | None:
+    async def release_claim(
+        self, key: str, error: Exception | None, *, claim: str, was_sent: bool = False
+    ) -> JournalRow | None:
         """Release a claim: nothing was sent, or the server did nothing about it. Return the row if this moved it.
 
         Args:
             key: The row's key.
             error: Why; `None` where nothing went wrong.
             claim: The claim. It is also released where the row has become unknown meanwhile.
+            was_sent: Whether the create was sent, and refused: a rate counts it from now on.
         """
         text = None if error is None else self._text(error)
         values: dict[str, Any] = {"owner": self.owner, "error": text, "sent_at": None, "claimed_at": None}
         values |= {"notified_state": statements.FOLLOWED_AGAIN}
-        return await self._move(key, State.PLANNED, claim=claim, **values)
+        now = self._clock()
+        before = statements.keep_sends(statements.refused_send(key, claim, now), now) if was_sent else ()
+        return await self._move(key, State.PLANNED, claim=claim, before=before, **values)
 
     async def mark_created(self, key: str, ref: JobRef, traceparent: str | None = None) -> JournalRow | None:
         """Record a job's id, and the span that created it, even where the row has become unknown meanwhile.
 
         Return the row if this moved it. This owner has it then: who had taken it over as unknown looks at it no more.
         """
-        job = {"job_id": ref.job_id, "project_id": ref.project_id}
+        job: dict[str, Any] = {"job_id": ref.job_id, "project_id": ref.project_id}
         values = {**job, "owner": self.owner, "error": None, "traceparent": traceparent}
         return await self._move(key, State.ACTIVE, ("sent_at", "created_at", "seen_at"), **values)
 
@@ -279,7 +281,7 @@ class Entries(Reader):
     async def mark_ended(self, key: str, job: AgentJob, polls: int) -> JournalRow | None:
         """Record how a job ended, after `polls` polls by all runs. Return the row if this moved it."""
         link = None if job.pr_link is None else self._mask(job.pr_link).replace("\0", r"\x00")  # made by hand, say
-        values = {"pr_link": link, "error": None, "polls": polls}
+        values: dict[str, Any] = {"pr_link": link, "error": None, "polls": polls}
         return await self._move(key, State(job.status), ("seen_at",), of_job=job.id, **values)
 
     async def mark_rejected(self, key: str, error: Exception, *, claim: str) -> JournalRow | None:
@@ -335,7 +337,8 @@ class Entries(Reader):
         again = rows.where(or_(_ROW.state == State.UNKNOWN, and_(_ROW.state == State.PLANNED, _ROW.claim == mark)))
         values |= {"notified_state": statements.FOLLOWED_AGAIN}
         again = again.values(state=State.PLANNED, sent_at=None, claimed_at=None, tries=counted, **values)
-        return (await self._database.write(*_keep_send(key, self._clock()), again))[0] == 1
+        before = statements.keep_sends(statements.unknown_send(key), self._clock())
+        return (await self._database.write(*before, again))[0] == 1
 
     async def mark_gone(self, key: str, error: NotFoundError, polls: int, *, of_job: str | None) -> JournalRow | None:
         """End an active row of `of_job` as failed, since that job is gone; record how many polls there were.
@@ -411,19 +414,28 @@ class Entries(Reader):
         await self._database.flush()
         await self.take_back()
 
-    async def _move(self, key: str, target: State, times: Sequence[str] = (), **values: Any) -> JournalRow | None:
-        """Move a row, set these columns, and that of its end, to the present time, and return it as it is then."""
+    async def _move(
+        self, key: str, target: State, times: Sequence[str] = (), *, before: Sequence[Executable] = (), **values: Any
+    ) -> JournalRow | None:
+        """Move a row, set these columns, and that of its end, to the present time, and return it as it is then.
+
+        The statements `before` are executed first, in the same transaction.
+        """
         ending = () if MOVES[target] else ("ended_at",)
         values |= self._changed(*ending, *times)
         statement, parameters = statements.move(key, target, **values)
         claim = self._claims.current.get(key)
-        _, found = await self._database.write(statement, parameters=parameters)
+        _, found = await self._database.write(*before, statement, parameters=parameters)
         if found and self._claims.current.get(key) == claim:  # not a newer one
             self._claims.current.pop(key, None)
         return row_of(found[0]) if found else None
 
     def unknown_columns(self) -> dict[str, Any]:
-        """Return the columns of a row that becomes unknown since its owner ended."""
+        """Return the columns of a row that becomes unknown since its owner ended.
+
+        A rate counts its create from now on. The create was given up when its owner ended, and nobody knows when that
+        was: the last heartbeat came before it, now is after it.
+        """
         return {"error": "the process that sent its create ended before the answer", **self._changed("sent_at")}
 
     def _changed(self, *times: str) -> dict[str, Any]:
@@ -458,18 +470,6 @@ def _next_try(new_key: ColumnElement[str], item_key: ColumnElement[str], now: Co
         "item_key": item_key,
         **dict.fromkeys(("planned_at", "updated_at", "changed_at"), now),
     }
-
-
-def _keep_send(key: str, now: Moment) -> tuple[Executable, Executable]:
-    """Return what copies the time at which an unknown row was sent, and deletes times that no rate counts any more.
-
-    The next claim of the row will overwrite its time, and a rate has to count both creates, each once: so this belongs
-    into the transaction that plans the row again. The row stays locked until then: of two owners that resolve it at
-    once, one copies its time. Executed again after the move, this finds no unknown row, and copies nothing.
-    """
-    unknown = select(_ROW.project_id, _ROW.sent_at).where(_ROW.key == key, _ROW.state == State.UNKNOWN)
-    keeping = insert(SENDS).from_select(["project_id", "sent_at"], unknown.with_for_update())
-    return keeping, delete(SENDS).where(SENDS.c.sent_at < seconds_of(now) - _LONGEST_WINDOW_SECONDS)
 
 
 def _has_claim(claims: Mapping[str, str]) -> ColumnElement[bool]:

@@ -132,7 +132,7 @@ SENDS: Final = Table(
     Column("sent_at", Float(53)),
     Index("agentjobs_sends_by_sending", "sent_at"),
 )
-"""When creates were sent whose rows have been planned again since: a rate still counts them."""
+"""When creates were answered or given up whose rows have been planned again since: a rate still counts them."""
 PAUSES: Final = Table(
     "agentjobs_pauses",
     METADATA,
@@ -166,7 +166,6 @@ JOURNAL: Final = Table(
     Column("create_per", Float(53)),
     Column("create_scope", String),
     Column("unknown_for", Float(53)),
-    Column("create_spread", Boolean, nullable=False),
     Column("timeout", Float(53)),
     Column("max_sending", Integer, nullable=False),
     Column("polls_per_second", Float(53)),
@@ -246,7 +245,7 @@ def limits_of(row: Row[Any]) -> FleetLimits:
     """Return the limits of the row."""
     rate = None
     if row.create_count is not None:
-        rate = Rate(row.create_count, per=row.create_per, scope=row.create_scope, spread=bool(row.create_spread))
+        rate = Rate(row.create_count, per=row.create_per, scope=row.create_scope)
     return FleetLimits(create_rate=rate, **{name: getattr(row, name) for name in _PLAIN_LIMITS})
 
 
@@ -254,5 +253,4 @@ def limit_columns(limits: FleetLimits) -> dict[str, Any]:
     """Return the columns that hold limits."""
     rate = limits.create_rate
     of_rate = {f"create_{name}": None if rate is None else getattr(rate, name) for name in ("count", "per", "scope")}
-    of_rate["create_spread"] = rate is not None and rate.spread
     return {name: getattr(limits, name) for name in _PLAIN_LIMITS} | of_rate

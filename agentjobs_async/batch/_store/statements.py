@@ -7,13 +7,16 @@ from typing import Any, Final
 
 from sqlalchemy import (
     ColumnElement,
+    Executable,
     Select,
     String,
     Table,
     and_,
     bindparam,
     case,
+    delete,
     func,
+    insert,
     literal,
     literal_column,
     or_,
@@ -24,11 +27,12 @@ from sqlalchemy.sql.dml import ReturningInsert, ReturningUpdate
 
 from agentjobs_async._validation import checked_instance
 from agentjobs_async.batch._store.connections import Insert
-from agentjobs_async.batch._store.schema import ENTRIES, MOVES, OWNERS, SHOWN, Moment, seconds_of
+from agentjobs_async.batch._store.schema import ENTRIES, MOVES, OWNERS, SENDS, SHOWN, Moment, seconds_of
 from agentjobs_async.batch.states import State, origins
 from agentjobs_async.batch.where import Where
 
 _ROW: Final = ENTRIES.c
+_LONGEST_WINDOW_SECONDS: Final = 366 * 86_400.0  # no service counts creates for longer than a year
 ROWS: Final = select(*SHOWN)
 """Select rows of the entries, each of which makes a `JournalRow`."""
 MOVES_RECORDED: Final = select(MOVES.c.direction, MOVES.c.mark, MOVES.c.place, MOVES.c.ended)
@@ -150,6 +154,28 @@ def sending_to_unknown(*conditions: ColumnElement[bool], **values: Any) -> Retur
     """Make the rows unknown that are sending and meet all conditions, since their owner ended; return their keys."""
     rows = update(ENTRIES).where(_ROW.state == State.SENDING, *conditions)
     return rows.values(state=State.UNKNOWN, **values).returning(_ROW.key)
+
+
+def keep_sends(sent: Select[Any], now: Moment) -> tuple[Executable, Executable]:
+    """Return what keeps project and time of a create that was sent, and deletes times that no rate counts any more.
+
+    The next claim of the row will overwrite its time, and a rate has to count both creates, each once: so this belongs
+    into the transaction that plans the row again. The row stays locked until then: of two owners that move it at once,
+    one keeps its time. Executed again after the move, this finds no such row, and keeps nothing.
+    """
+    keeping = insert(SENDS).from_select(["project_id", "sent_at"], sent.with_for_update())
+    return keeping, delete(SENDS).where(SENDS.c.sent_at < seconds_of(now) - _LONGEST_WINDOW_SECONDS)
+
+
+def unknown_send(key: str) -> Select[Any]:
+    """Select project and time of the create of an unknown row."""
+    return select(_ROW.project_id, _ROW.sent_at).where(_ROW.key == key, _ROW.state == State.UNKNOWN)
+
+
+def refused_send(key: str, claim: str, now: Moment) -> Select[Any]:
+    """Select the project of a create that the server has refused, and the present time."""
+    is_claimed = and_(_ROW.claim == claim, _ROW.state.in_([State.SENDING, State.UNKNOWN]))
+    return select(_ROW.project_id, seconds_of(now)).where(_ROW.key == key, is_claimed)
 
 
 def conditions(where: Where | None, now: Moment) -> list[ColumnElement[bool]]:

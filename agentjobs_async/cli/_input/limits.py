@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from agentjobs_async import InvalidInputError
-from agentjobs_async._text import one_line
+from agentjobs_async._text import limit, one_line
 from agentjobs_async._validation import MAX_COUNT
 from agentjobs_async.batch import FleetLimits, Rate
 from agentjobs_async.cli._output.screen import Screen
@@ -20,8 +20,10 @@ DEFAULT_ACTIVE: Final = 20
 """The jobs that are active at once by default."""
 
 _UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
-_WORDS: Final = r"/all|/burst|/all/burst|/burst/all"
-_RATE: Final = re.compile(rf"(?P<count>0{{0,9}}[1-9][0-9]{{0,18}})/(?P<unit>[smhd])(?P<words>{_WORDS})?")
+_UNITS_SHOWN: Final = ("d", "h", "m", "s")  # the first one of which a span is a whole number
+_RATE: Final = re.compile(
+    r"(?P<count>0{0,9}[1-9][0-9]{0,18})/(?P<units>[0-9]{1,9}(\.[0-9]{1,9})?)?(?P<unit>[smhd])(?P<all>/all)?"
+)
 _DURATION: Final = re.compile(r"(?P<count>[0-9]{1,9}(\.[0-9]{1,9})?)(?P<unit>[smhd])")
 _COUNT: Final = re.compile("[0-9]{1,18}")
 _NUMBER: Final = re.compile(r"-?([0-9]{1,18}(\.[0-9]{0,18})?|\.[0-9]{1,18})(e[-+]?[0-9]{1,2})?")
@@ -29,10 +31,9 @@ _SHOWN: Final = 60  # characters of what was typed, in a message
 
 
 def rate_of(text: str) -> Rate | None:
-    """Read a rate such as `100/h`; `none` is no limit.
+    """Read a rate such as `100/h`, `5/2h` or `1/36s`, of each project; `none` is no limit.
 
-    It is one of each project, and evenly spaced; `100/h/all` is one of all projects together, and `100/h/burst` begins
-    with all of its creates at once.
+    `100/h/all` is one of all projects together.
 
     Raises:
         InvalidInputError: It can't be read.
@@ -40,24 +41,40 @@ def rate_of(text: str) -> Rate | None:
     if text == "none":
         return None
     found = _RATE.fullmatch(text)
-    if found is None:
+    seconds = float(found["units"] or 1) * _UNITS[found["unit"]] if found else 0.0
+    if found is None or not seconds:
         raise InvalidInputError(
-            f"{one_line(text, _SHOWN)} is no rate: write a count from 1 on and a unit, such as 100/h (s, m, h or d);"
-            " add /all for all projects together, /burst to send as soon as possible; or write none"
+            f"{one_line(text, _SHOWN)} is no rate: write a count from 1 on and a span, such as 100/h or 1/36s"
+            " (s, m, h or d); add /all for all projects together; or write none"
         )
-    words = (found["words"] or "").split("/")
-    return Rate(
-        int(found["count"]),
-        per=_UNITS[found["unit"]],
-        scope="all" if "all" in words else "project",
-        spread="burst" not in words,
-    )
+    return Rate(int(found["count"]), per=seconds, scope="all" if found["all"] else "project")
 
 
 def rate_text(rate: Rate) -> str:
-    """Return the text of which `rate_of` makes `rate`; one of another span is shown in seconds."""
-    unit = next((unit for unit, seconds in _UNITS.items() if seconds == rate.per), f"{rate.per:g} s")
-    return f"{rate.count}/{unit}{'/all' * (rate.scope == 'all')}{'/burst' * (not rate.spread)}"
+    """Return the text of which `rate_of` makes `rate`."""
+    unit = next((unit for unit in _UNITS_SHOWN if rate.per % _UNITS[unit] == 0), "s")
+    number = f"{rate.per / _UNITS[unit]:.9f}".rstrip("0").rstrip(".")
+    return f"{rate.count}/{'' if number == '1' else number}{unit}{'/all' * (rate.scope == 'all')}"
+
+
+def rate_words(rate: Rate) -> str:
+    """Return what a rate allows: "at most 100 creates of each project in any span of 1 h"."""
+    creates = "1 create" if rate.count == 1 else f"{rate.count:,} creates"
+    whose = "all projects together" if rate.scope == "all" else "each project"
+    return f"at most {creates} of {whose} in any span of {limit(rate.per)}"
+
+
+def rate_notice(rate: Rate) -> str:
+    """Return what a rate allows, and which one spaces as many creates evenly."""
+    evenly = "" if rate.count == 1 else f"; {rate_text(_evenly_spaced(rate))} spaces them evenly"
+    return f"--create-rate {rate_text(rate)}: {rate_words(rate)}{evenly}."
+
+
+def _evenly_spaced(rate: Rate) -> Rate:
+    """Return the rate of one create at a time that allows no more than `rate`; its span is rounded up to 3 digits."""
+    seconds = rate.per / rate.count
+    unit = 10.0 ** (math.floor(math.log10(seconds)) - 2)
+    return Rate(1, per=round(math.ceil(round(seconds / unit, 6)) * unit, 9), scope=rate.scope)
 
 
 def duration_of(text: str) -> float:
@@ -109,11 +126,16 @@ def whole_of(text: str, *, endless: str = "") -> int | None:
 
 
 async def kept_limits(screen: Screen, journal: "Journal", given: Mapping[str, Any]) -> FleetLimits:
-    """Keep the limits that are given in the journal; return all that it keeps, and show those of earlier commands."""
+    """Keep the limits that are given in the journal; return all that it keeps, and show those of earlier commands.
+
+    The rate of the creates is shown in any case.
+    """
     before = await journal.limits()
     limits = await changed_limits(journal, given)
     if words := _limits_text(before, given):
         screen.notice(f"With the limits that the journal keeps: {words}.")
+    if limits.create_rate is not None:
+        screen.notice(rate_notice(limits.create_rate))
     return limits
 
 
@@ -127,13 +149,12 @@ async def changed_limits(journal: "Journal", given: Mapping[str, Any]) -> FleetL
 
 
 def _limits_text(limits: FleetLimits, given: Collection[str]) -> str:
-    """Return in words the limits that are not the defaults, without those that are given."""
+    """Return in words the limits that are not the defaults, without those that are given, and without the rate."""
     timeout = "no time limit for a job" if limits.timeout is None else f"{limits.timeout:g} s for each job"
     kept = "their slots for ever" if limits.unknown_for is None else f"their slots for {limits.unknown_for:g} s"
     if limits.unknown_for == 0:
         kept = "no slot"
     words = {
-        "create_rate": None if limits.create_rate is None else f"creates at {rate_text(limits.create_rate)}",
         "max_active": f"{limits.max_active} jobs at once",
         "timeout": timeout,
         "max_sending": f"{limits.max_sending} creates in flight",

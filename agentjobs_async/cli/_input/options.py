@@ -197,10 +197,10 @@ MAX_ACTIVE: Final = click.option(
 )
 CREATE_RATE: Final = click.option(
     "--create-rate",
-    metavar="N/UNIT",
+    metavar="N/TIME",
     type=Read(rate_of),
-    help="Creates per s, m, h or d and project, such as 100/h, evenly spaced; 100/h/burst as soon as possible;"
-    f" 100/h/all for all projects together; none for any number.{_kept_or('none')}",
+    help="At most so many creates of each project in any span of a time, such as 100/h or 5/2h (s, m, h, d); 1/36s"
+    f" spaces them evenly; 100/h/all for all projects together; none for any number.{_kept_or('none')}",
 )
 MAX_SENDING: Final = click.option(
     "--max-sending", metavar="N", type=COUNT, help=f"Creates in flight at once.{_kept_or(10)}"

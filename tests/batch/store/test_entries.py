@@ -200,6 +200,34 @@ async def test_what_was_sent_again(journal: Journal) -> None:
     assert await journal._entries.sent_ages(1e9, 10) == [("docs", 0), ("docs", 10)]
 
 
+async def test_what_was_refused_counts(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A create that was sent and refused counts from its answer on, once, and so does the next one of its item."""
+    await journal.add(items(2))
+    entries, now = journal._entries, 5_000_000.0
+    for key, was_sent in (("k0", True), ("k1", False)):
+        set_clock(journal, now - 50)
+        claim = await entries.claim(key)
+        assert isinstance(claim, str)
+        set_clock(journal, now - 10)
+        with monkeypatch.context() as patch:
+            write_twice(patch, journal)
+            await entries.release_claim(key, WHY, claim=claim, was_sent=was_sent)
+    set_clock(journal, now)
+    assert await entries.sent_ages(1e9, 10) == [("docs", 10)]
+    await move(journal, "k0", State.SENDING)
+    assert await entries.sent_ages(1e9, 10) == [("docs", 0), ("docs", 10)]
+
+
+async def test_what_was_being_sent_at_the_end_counts(journal: Journal) -> None:
+    """A create without an answer, whose owner has ended, counts from when that was found out."""
+    await journal.add(items(1))
+    set_clock(journal, 5_000_000.0)
+    await move(journal, "k0", State.SENDING)
+    set_clock(journal, 5_000_050.0)
+    await journal._entries.mark_sending_unknown()
+    assert await journal._entries.sent_ages(1e9, 10) == [("docs", 0)]
+
+
 def write_twice(monkeypatch: pytest.MonkeyPatch, journal: Journal) -> None:
     """Carry out twice what is written, as where the connection breaks between a commit and its answer."""
     database = journal._entries._database

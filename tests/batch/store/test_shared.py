@@ -10,7 +10,7 @@ from sqlalchemy import make_url
 from agentjobs_async import AgentJob, InvalidInputError, JobRef
 from agentjobs_async.batch import FleetLimits, Journal, Rate, State, run_batch
 from agentjobs_async.batch._store.entries import Entries, NoRoom
-from tests.batch.stage import FakeSession, claim_of, connected, items, outcomes, run, unknown
+from tests.batch.stage import FakeSession, claim_of, connected, items, outcomes, rate_limited, run, unknown
 from tests.postgresql import execute
 
 
@@ -81,6 +81,22 @@ async def test_creates_under_way_count(laid_out: str) -> None:
         assert len(await claim_all(journals)) == 1
         execute(laid_out, "UPDATE agentjobs_entries SET sent_at = 0 WHERE state = 'sending'")
         assert await journals[0]._entries.claim("k39") == NoRoom(0.5, "docs")
+
+
+async def test_what_was_refused_counts(laid_out: str) -> None:
+    """A create that was sent and refused keeps its place for all owners, one that was never sent does not."""
+    async with owners(laid_out, 2, create_rate=Rate(1, per=1000)) as (one, two):
+        unsent = await one._entries.claim("k0")
+        assert isinstance(unsent, str)
+        await one._entries.release_claim("k0", None, claim=unsent)
+        refused = await one._entries.claim("k0")
+        assert isinstance(refused, str)
+        await one._entries.release_claim("k0", rate_limited(1), claim=refused, was_sent=True)
+        for key in ("k0", "k1"):
+            held = await two._entries.claim(key)
+            assert isinstance(held, NoRoom)
+            assert held.project_id == "docs"
+            assert 900 < held.wait <= 1000
 
 
 async def test_a_rate_of_each_project(laid_out: str) -> None:
@@ -259,7 +275,7 @@ async def test_a_batch_within_the_limits(laid_out: str) -> None:
         assert (await journals[0].counts())[State.PLANNED] == 34
 
 
-LIMITS = FleetLimits(7, Rate(90, per=60, scope="all", spread=True), None, timeout=None, max_sending=3)
+LIMITS = FleetLimits(7, Rate(90, per=60, scope="all"), None, timeout=None, max_sending=3)
 
 
 async def test_kept_limits(place: str) -> None:
@@ -290,31 +306,6 @@ async def test_a_run_within_kept_limits(place: str) -> None:
     ):
         assert len([result async for result in results]) == 6
     assert session.most_under_way == 2
-
-
-async def test_claims_evenly_spaced(laid_out: str) -> None:
-    """Owners that share a rate that is spread leave its gap between two claims, of each project or of all."""
-    async with owners(laid_out, 2) as journals:
-        first, second = (journal._entries for journal in journals)
-
-        async def rate(scope: Literal["project", "all"]) -> None:
-            limit = Rate(10, per=1000, scope=scope, spread=True)
-            await journals[0].set_limits(FleetLimits(create_rate=limit))
-
-        await rate("project")
-        claim = await claim_in(laid_out, first, "k0", "docs")
-        assert isinstance(claim, str)
-        room = await claim_in(laid_out, second, "k1", "docs")
-        assert isinstance(room, NoRoom)
-        assert room.project_id == "docs"
-        assert 50 < room.wait <= 100
-        assert isinstance(await claim_in(laid_out, second, "k1", "web"), str)
-        await first.release_claim("k0", None, claim=claim)
-        assert isinstance(await claim_in(laid_out, second, "k2", "docs"), str)
-        await rate("all")
-        room = await claim_in(laid_out, second, "k3", "elsewhere")
-        assert isinstance(room, NoRoom)
-        assert room.project_id is None
 
 
 async def test_a_file_has_no_server(file_journal: Journal) -> None:

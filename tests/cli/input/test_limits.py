@@ -1,30 +1,52 @@
 from agentjobs_async.batch import Rate
-from agentjobs_async.cli._input.limits import duration_of, rate_of, rate_text
+from agentjobs_async.cli._input.limits import duration_of, rate_notice, rate_of, rate_text
 from tests.cli.checks import taken, unexpected
 
 
 def test_rates() -> None:
-    """A rate is a count per second, minute, hour or day, of each project or of all, evenly spaced or not, or none."""
+    """A rate is a count in a span of seconds, minutes, hours or days, of each project or of all together, or none."""
     rates = {
-        "100/h": Rate(100, per=3600, spread=True),
-        "2/s/burst": Rate(2, per=1),
-        "100/h/all": Rate(100, per=3600, scope="all", spread=True),
-        "100/d/all/burst": Rate(100, per=86_400, scope="all"),
+        "100/h": Rate(100, per=3600),
+        "20/m": Rate(20, per=60),
+        "1/36s": Rate(1, per=36),
+        "5/2h": Rate(5, per=7200),
+        "3/90m": Rate(3, per=5400),
+        "1/0.5s": Rate(1, per=0.5),
+        "100/h/all": Rate(100, per=3600, scope="all"),
+        "2/7d/all": Rate(2, per=7 * 86_400, scope="all"),
     }
     assert unexpected(rates | {"none": None}, rate_of) == {}
     assert {text: shown for text, rate in rates.items() if (shown := rate_text(rate)) != text} == {}
 
 
 def test_other_ways_to_say_a_rate() -> None:
-    """The words of a rate may stand in any order, and a rate that Python has set is shown in its seconds."""
-    assert rate_of("3/m/burst/all") == rate_of("3/m/all/burst")
-    assert rate_text(Rate(5, per=90)) == "5/90 s/burst"
+    """A span may be said in any unit; it is shown in the largest one of which it is a whole number."""
+    shown = {"5/60s": "5/m", "1/1.5h": "1/90m", "24/24h": "24/d", "007/90s": "7/90s"}
+    assert unexpected(shown, lambda text: rate_text(rate_of(text) or Rate(1, per=1))) == {}
+
+
+def test_what_a_rate_means() -> None:
+    """A rate is told as what it allows, with the rate that spaces as many creates evenly, and never allows more."""
+    told = {
+        Rate(100, per=3600): "--create-rate 100/h: at most 100 creates of each project in any span of 1 h; 1/36s",
+        Rate(20, per=60): "--create-rate 20/m: at most 20 creates of each project in any span of 60 s; 1/3s",
+        Rate(7, per=3600): "--create-rate 7/h: at most 7 creates of each project in any span of 1 h; 1/515s",
+        Rate(
+            3000, per=1
+        ): "--create-rate 3000/s: at most 3,000 creates of each project in any span of 1 s; 1/0.000334s",
+        Rate(2, per=86_400, scope="all"): (
+            "--create-rate 2/d/all: at most 2 creates of all projects together in any span of 24 h; 1/12h/all"
+        ),
+    }
+    assert unexpected({rate: f"{words} spaces them evenly." for rate, words in told.items()}, rate_notice) == {}
+    alone = "--create-rate 1/36s: at most 1 create of each project in any span of 36 s."
+    assert rate_notice(Rate(1, per=36)) == alone
 
 
 def test_no_rates() -> None:
     """Anything else is refused."""
     texts = ["", "100", "0/h", "-1/h", "1/week", "x/h", "1.5/s", "100/h/", "100/h/each", "٣/h", "9" * 30 + "/h"]
-    texts += ["1/h/all/all", "1/h/burst/", "1/burst"]
+    texts += ["1/h/all/all", "1/all", "1/36", "1/-3s", "1/0s", "1/0.0h", "1/1e3s", "1/ 36s"]
     assert taken(dict.fromkeys(texts, "is no rate: write"), rate_of) == {}
 
 
