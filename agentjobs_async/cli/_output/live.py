@@ -1,4 +1,4 @@
-"""The live view of a journal: the share done, its probable end, its counts, the active items, and the workers."""
+"""The live view of a journal: the share done, its probable end, its counts, and the active items."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,7 +9,6 @@ from attrs import frozen
 
 from agentjobs_async._text import span
 from agentjobs_async.batch import State
-from agentjobs_async.batch._monitoring import WorkerState
 from agentjobs_async.batch.states import open_in
 from agentjobs_async.cli._output.columns import columns_of, cut_at_a_word, cut_in_the_middle, padded, shortened
 from agentjobs_async.cli._output.screen import Styled, styled_status
@@ -24,9 +23,6 @@ _ALL_COLUMNS: Final = 60  # on a narrower terminal a row has its key, its age an
 _KEY_SHARE: Final = 4  # of the columns a key takes one in so many, on a terminal that is narrow
 _LEAST_KEY: Final = 10  # columns of a key that is cut
 _LEAST_BAR: Final = 10  # columns: a shorter one shows nothing
-_MOST_WORKERS: Final = 5  # lines: the others are counted
-_WIDEST_NAME: Final = 40  # columns of a worker
-_BESIDE_THE_NAME: Final = 19  # columns of its active items, and of a heartbeat that is not cut on a narrow terminal
 _LINK_HEAD: Final = ", PULL REQUEST"
 _LEAST_SECONDS: Final = 1.0  # a shorter time to come, or that has passed, is rounded to none
 _LATE_SECONDS: Final = 1.0  # beyond the usual time of a job; polls are seconds apart
@@ -85,7 +81,6 @@ class View:
         elapsed: Seconds since the run began; `None` for another process.
         next_create: Seconds until the next create may go; `None` if that is not known.
         held_by: What holds back creates, in words; empty for nothing but a rate.
-        workers: The processes that work on it, as `workers_of` returns them.
         trouble: Why nothing goes on, in words; empty as long as something may.
     """
 
@@ -97,7 +92,6 @@ class View:
     elapsed: float | None = None
     next_create: float | None = None
     held_by: str = ""
-    workers: Sequence[WorkerState] = ()
     trouble: str = ""
 
     @property
@@ -122,13 +116,9 @@ class View:
 
 def live_lines(view: View, width: int, height: int) -> Iterator[Line]:
     """Return at most `height` lines of at most `width` columns; the oldest items come first."""
-    head, workers = list(head_lines(view, width)), list(_worker_lines(view.workers, width))
+    head = list(head_lines(view, width))
     yield from head
-    room = height - len(head)
-    if room > len(workers):
-        yield from workers
-        room -= len(workers)
-    yield from _item_lines(view, width, room)
+    yield from _item_lines(view, width, height - len(head))
 
 
 def head_lines(view: View, width: int) -> Iterator[Line]:
@@ -144,9 +134,7 @@ def in_one_line(view: View) -> str:
     share = f"{clock(view.now)} {_done_in(view)}: {', '.join(_counts_in_words(view.counts))}"
     if not view.open:
         return share if view.number(State.UNKNOWN) else f"{share}; all have ended"
-    alive = [worker for worker in view.workers if not worker.is_dead]
-    workers = [f"{len(alive)} worker{'' if len(alive) == 1 else 's'}"] if view.workers else []
-    return "; ".join([share, *_end_in_words(view), *workers])
+    return "; ".join([share, *_end_in_words(view)])
 
 
 def clock(moment: float) -> str:
@@ -234,21 +222,6 @@ def _counts(view: View, width: int) -> Line:
             break
         line += [("  ", "")] * bool(line) + [(words, style)]
     return tuple(line)
-
-
-def _worker_lines(workers: Sequence[WorkerState], width: int) -> Iterator[Line]:
-    """Return a table of the processes that work on a shared journal; nothing without any."""
-    if not workers:
-        return
-    names = max(len(worker.name) for worker in workers)
-    name = max(min(names, _WIDEST_NAME, width - _BESIDE_THE_NAME), len("WORKER"))
-    yield ((f"{'WORKER':<{name}} {'ACTIVE':>6}  LAST HEARTBEAT"[:width], "bold"),)
-    for worker in workers[:_MOST_WORKERS]:
-        heard = f"{span(worker.silent_for)} ago{', counts as dead' if worker.is_dead else ''}"
-        words = shortened(f" {worker.active:>6}  {heard}", max(width - name, 0))
-        yield padded(worker.name, name), (words, "yellow" if worker.is_dead else "")
-    if len(workers) > _MOST_WORKERS:
-        yield (f"… and {len(workers) - _MOST_WORKERS} more",)
 
 
 def _item_lines(view: View, width: int, height: int) -> Iterator[Line]:

@@ -1,12 +1,10 @@
 from attrs import evolve
 
 from agentjobs_async.batch import State
-from agentjobs_async.batch._monitoring import WorkerState
 from agentjobs_async.cli._output.live import Active, End, View, head_lines, in_one_line, live_lines
 
 SENDING = Active("a-very-long-key-of-number-17", "Fix the broken links", State.SENDING, 5.0)
 BY_RATE = End(10_800, "--create-rate 100/h decides")
-WORKERS = [WorkerState("host-a:12", 1, 3.0, is_dead=False), WorkerState("host-b:7", 0, 95.0, is_dead=True)]
 
 
 def view(active: list[Active], *, planned: int = 0, end: End | None = None, elapsed: float | None = 20_400.0) -> View:
@@ -28,9 +26,8 @@ def shown(view: View, width: int = 80, height: int = 24) -> list[str]:
 
 
 def test_it_fits() -> None:
-    """Four thousand items under way, and many workers, fit the terminal; those left out are counted."""
-    many = [WorkerState(f"a-host-with-a-very-long-name-of-its-own:{n}", n, 3.0, is_dead=n % 2 == 0) for n in range(40)]
-    for found in (view(items(4000), planned=4000, end=BY_RATE), evolve(view(items(40), planned=9), workers=many)):
+    """Four thousand items under way fit the terminal; those left out are counted."""
+    for found in (view(items(4000), planned=4000, end=BY_RATE), view(items(40), planned=9)):
         for width, height in ((80, 23), (60, 20), (40, 12), (20, 3)):
             lines = shown(found, width, height)
             assert len(lines) <= max(height, 3), (width, height)
@@ -58,19 +55,11 @@ def test_what_it_tells() -> None:
 
 
 def test_seen_from_outside() -> None:
-    """Another process shows the same, but for the time of the run; a shared journal has its workers, too."""
-    inside, outside = view([SENDING], planned=3), evolve(view([SENDING], planned=3, elapsed=None), workers=WORKERS)
-    first, *others = shown(outside)
+    """Another process shows the first lines of the same, but for the time of the run."""
+    inside, outside = view([SENDING], planned=3), evolve(view([SENDING], planned=3), elapsed=None)
+    first, *others = text(head_lines(outside, 80))
     assert first.startswith("94 % [###")
-    assert others == [
-        *shown(inside)[1:3],
-        "WORKER    ACTIVE  LAST HEARTBEAT",
-        "host-a:12      1  3 s ago",
-        "host-b:7       0  2 min ago, counts as dead",
-        *shown(inside)[3:],
-    ]
-    assert in_one_line(outside).endswith("; 1 worker")
-    assert text(head_lines(outside, 80)) == shown(outside)[:3]
+    assert others == shown(inside)[1:3]
 
 
 def test_nobody_is_at_work() -> None:
