@@ -1,13 +1,10 @@
 """The commands `report` and `serve`: a journal as a page or a file; and the report of a run that ends."""
 
 import asyncio
-import ipaddress
 import os
 import sys
 from contextlib import AsyncExitStack
 from io import StringIO
-from secrets import token_urlsafe
-from socket import gethostname
 from typing import Final, Self
 
 import click
@@ -15,7 +12,7 @@ from attrs import frozen
 
 from agentjobs_async import AgentJobsError, InvalidInputError
 from agentjobs_async.batch import Journal
-from agentjobs_async.cli._input.options import PROMPTS_OPTION, TEXT, WRITTEN_FILE, WholeNumber, journal_argument
+from agentjobs_async.cli._input.options import PROMPTS_OPTION, WRITTEN_FILE, WholeNumber, journal_argument
 from agentjobs_async.cli._output.files import whole_file
 from agentjobs_async.cli._output.logs import LogLines
 from agentjobs_async.cli._output.outcomes import ExitCode, described
@@ -25,11 +22,10 @@ from agentjobs_async.cli.help import command, journal_exit_codes
 from agentjobs_async.cli.process import Context, run_action
 from agentjobs_async.report import board, board_token
 from agentjobs_async.report.html import check_installed
-from agentjobs_async.report.serving import LOOPBACK, running
+from agentjobs_async.report.serving import running
 from agentjobs_async.report.writing import FORMATS, check_format, format_of, write_report
 
 _LONGEST_SECONDS: Final = 120.0  # at the end of a run: a database that is gone does not hold it up for ever
-_ANY: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - what the user gave; and what opens it here
 
 
 @command(
@@ -132,83 +128,47 @@ async def _write_file(context: Context, journal: str, file: ReportFile) -> int:
     "--port", metavar="N", type=WholeNumber(0, 65535), default=8765, show_default=True, help="0 takes any that is free."
 )
 @click.option(
-    "--host",
-    type=TEXT,
-    default="127.0.0.1",
-    show_default=True,
-    help="Address to listen on. Any but a loopback one shows nothing without the token of the printed address.",
-)
-@click.option(
     "--allow-actions",
     is_flag=True,
     help="Let the page retry, resolve and abandon items, with the token of the printed address.",
 )
 @PROMPTS_OPTION
-def serve(journal: str, port: int, host: str, *, allow_actions: bool, prompts: bool) -> int:
+def serve(journal: str, port: int, *, allow_actions: bool, prompts: bool) -> int:
     """Show what the journal FILE holds as a page that follows it: changes are there within a second.
 
-    It is the page of agentjobs report. Actions are written to standard error. Other machines are better served by an
-    SSH tunnel or a proxy with TLS than by --host: plain HTTP crosses the network readable.
+    It is the page of agentjobs report. Actions are written to standard error. Only this machine reaches the page:
+    another one does by ssh -L 8765:localhost:8765 and the name of this one.
     """
     check_installed()
-    return run_action(
-        lambda context: _serve(context, journal, host, port, allow_actions=allow_actions, prompts=prompts)
-    )
+    return run_action(lambda context: _serve(context, journal, port, allow_actions=allow_actions, prompts=prompts))
 
 
-async def _serve(context: Context, journal: str, host: str, port: int, *, allow_actions: bool, prompts: bool) -> int:
+async def _serve(context: Context, journal: str, port: int, *, allow_actions: bool, prompts: bool) -> int:
     """Serve the page of a journal until a signal stops it.
 
     Args:
         context: The command's output and signals.
         journal: The file or URL.
-        host: The address to listen on.
         port: The port; 0 chooses a free one.
         allow_actions: Whether the page may change items.
         prompts: Whether the page has the prompts.
 
     Raises:
-        InvalidInputError: The address is taken, or is not one of this machine.
+        InvalidInputError: The port is taken, or is not the user's to take.
         JournalError: The journal can't be read.
     """
-    is_loopback = _is_loopback(host)
-    token = None if is_loopback else token_urlsafe()
-    hosts = (*LOOPBACK, host) if is_loopback else (*LOOPBACK, host, gethostname())
     async with AsyncExitStack() as stack:
         opened = await stack.enter_async_context(Journal.open(journal, read_only=True))
-        app = board(opened, allow_actions=allow_actions, token=token, hosts=hosts, prompts=prompts)
+        app = board(opened, allow_actions=allow_actions, prompts=prompts)
         try:
-            bound = await stack.enter_async_context(running(app, host, port))
+            bound = await stack.enter_async_context(running(app, port))
         except OSError as error:
-            defect = f"{host} port {port}: {_cause(error)}; give another --port (0 takes any that is free) or --host"
+            defect = f"port {port}: {os.strerror(error.errno or 0)}; give another --port (0 takes any that is free)"
         else:
             stack.enter_context(LogLines(context.screen, "agentjobs_async.report").shown())
-            secret = f"#token={board_token(app)}" if allow_actions or token else ""
-            address = f"http://{_in_address(_ANY.get(host, host))}:{bound}/{secret}"
-            _announce(context, opened.name, address, is_loopback=is_loopback)
+            secret = f"#token={board_token(app)}" if allow_actions else ""
+            context.screen.notice(f"The live page of {opened.name}; Ctrl-C stops it.")
+            context.screen.raw_line(f"http://127.0.0.1:{bound}/{secret}")
             await context.interruption.stop_requested()
             return ExitCode.COMPLETED
     raise InvalidInputError(defect)
-
-
-def _announce(context: Context, name: str, address: str, *, is_loopback: bool) -> None:
-    context.screen.notice(f"The live page of {name}; Ctrl-C stops it.")
-    if not is_loopback:
-        context.screen.notice("Other machines reach it, unencrypted: anyone with this address can read the journal.")
-    context.screen.raw_line(address)
-
-
-def _cause(error: OSError) -> str:
-    # asyncio adds the address to the words of a system error; a name that is unknown has a number of its own.
-    return os.strerror(error.errno) if error.errno is not None and error.errno > 0 else str(error.strerror)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-def _in_address(host: str) -> str:
-    return f"[{host}]" if ":" in host else host

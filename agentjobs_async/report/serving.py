@@ -70,11 +70,11 @@ def board_token(app: "web.Application") -> str:
 
 
 @asynccontextmanager
-async def running(app: "web.Application", host: str, port: int) -> AsyncIterator[int]:
-    """Serve an application in the block, which is given the port; 0 chooses a free one.
+async def running(app: "web.Application", port: int) -> AsyncIterator[int]:
+    """Serve an application to this machine in the block, which is given the port; 0 chooses a free one.
 
     Raises:
-        OSError: The address can't be listened on.
+        OSError: The port can't be listened on.
     """
     from aiohttp import web  # noqa: PLC0415 - as above
 
@@ -83,7 +83,7 @@ async def running(app: "web.Application", host: str, port: int) -> AsyncIterator
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=ENDING_SECONDS)
     await runner.setup()
     try:
-        await web.TCPSite(runner, host, port).start()
+        await web.TCPSite(runner, "127.0.0.1", port).start()
         yield runner.addresses[0][1]
     finally:
         await runner.cleanup()

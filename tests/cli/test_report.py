@@ -4,6 +4,7 @@ import re
 import signal
 import sys
 from pathlib import Path
+from socket import gethostname
 
 import pytest
 from aiohttp import ClientSession
@@ -148,23 +149,20 @@ def test_action_is_shown(run: str) -> None:
 
 
 @pytest.mark.slow
-def test_another_address(run: str) -> None:
-    """On an address that others reach, nothing is shown without the token."""
-    with Child("serve", run, "--port", "0", "--host", "0.0.0.0") as child:
-        address, token = address_of(child)
+def test_other_names(run: str) -> None:
+    """Only loopback is listened on, and a request that names another host is refused."""
+    with Child("serve", run, "--port", "0") as child:
+        address, _ = address_of(child)
 
         async def read() -> None:
             async with ClientSession() as client:
-                assert "Document the page" not in await (await client.get(address)).text()
-                assert await status_of(client.get(f"{address}rows")) == 401
-                headers = {"Authorization": f"Bearer {token}"}
-                assert "Document the page" in await (await client.get(f"{address}rows", headers=headers)).text()
-                headers |= {"Host": "evil.example"}
-                assert await status_of(client.get(f"{address}rows", headers=headers)) == 403
+                assert await status_of(client.get(f"{address}rows")) == 200
+                for host in ("evil.example", "0.0.0.0", gethostname()):
+                    assert await status_of(client.get(f"{address}rows", headers={"Host": host})) == 403
 
+        assert address.startswith("http://127.0.0.1:")
         asyncio.run(read())
         child.send(signal.SIGINT).ended()
-    assert "Other machines reach it, unencrypted" in child.stderr
 
 
 @pytest.mark.slow
@@ -173,6 +171,4 @@ def test_refused_arguments(run: str, capsys: Captured) -> None:
     with Child("serve", run, "--port", "0") as child:
         port = address_of(child)[0].rstrip("/").rpartition(":")[2]
         assert main(["serve", run, "--port", port]) == 2
-    assert f"127.0.0.1 port {port}: Address already in use; give another --port" in capsys.readouterr().err
-    assert main(["serve", run, "--host", "no.such.host.invalid"]) == 2
-    assert "no.such.host.invalid port 8765: " in capsys.readouterr().err
+    assert f"port {port}: Address already in use; give another --port" in capsys.readouterr().err

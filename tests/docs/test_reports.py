@@ -52,6 +52,6 @@ async def test_mounted_board(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     app = web.Application()
     async with Journal.open(tmp_path / "run.db", read_only=True) as journal, ClientSession() as client:
         run_page("reports")["mount"](app, journal)
-        async with running(app, "127.0.0.1", 0) as port, client.get(f"http://127.0.0.1:{port}/board/rows") as response:
+        async with running(app, 0) as port, client.get(f"http://127.0.0.1:{port}/board/rows") as response:
             assert "page-7" in await response.text()
     assert "/board/#token=" in capsys.readouterr().out

@@ -110,12 +110,12 @@ class Stream:
 
 
 @asynccontextmanager
-async def served(journal: Journal | Path, host: str = "127.0.0.1", **options: Any) -> AsyncIterator[Served]:
+async def served(journal: Journal | Path, **options: Any) -> AsyncIterator[Served]:
     """Serve the page of an open journal, or of a file that is opened to be read."""
     if isinstance(journal, Path):
-        async with Journal.open(journal, read_only=True) as opened, served(opened, host, **options) as found:
+        async with Journal.open(journal, read_only=True) as opened, served(opened, **options) as found:
             yield found
         return
     app = board(journal, **options)
-    async with running(app, host, 0) as port, ClientSession() as client:
+    async with running(app, 0) as port, ClientSession() as client:
         yield Served(f"http://127.0.0.1:{port}/", board_token(app), client)

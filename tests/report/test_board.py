@@ -213,7 +213,7 @@ async def test_page_that_reads_slowly(first: Path) -> None:
 async def test_end_of_the_server_ends_streams(first: Path) -> None:
     """A server that stops does not wait for its streams."""
     async with Journal.open(first, read_only=True) as journal, ClientSession() as client:
-        async with running(board(journal), "127.0.0.1", 0) as port:
+        async with running(board(journal), 0) as port:
             page = Served(f"http://127.0.0.1:{port}/", "", client)
             stack = AsyncExitStack()
             stream = await stack.enter_async_context(page.stream(await page.position()))
@@ -469,7 +469,7 @@ async def test_mounted(first: Path) -> None:
     async with Journal.open(first, read_only=True) as journal, ClientSession() as client:
         app = web.Application()
         app.add_subapp("/board/", board(journal))
-        async with running(app, "127.0.0.1", 0) as port:
+        async with running(app, 0) as port:
             page = Served(f"http://127.0.0.1:{port}/board/", "", client)
             assert len(await page.lines()) == 3
             async with client.get(f"http://127.0.0.1:{port}/board") as response:

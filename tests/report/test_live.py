@@ -435,7 +435,7 @@ async def test_page_that_slept(browser: "Browser", run: Path) -> None:
     """A page whose server was gone is whole again when there is one: also of another process, whose log is another."""
     async with AsyncExitStack() as stack, ClientSession() as client:
         port = stack.enter_context(kept_port())
-        async with Journal.open(run, read_only=True) as journal, running(board(journal), "127.0.0.1", port):
+        async with Journal.open(run, read_only=True) as journal, running(board(journal), port):
             page = Served(f"http://127.0.0.1:{port}/", "", client)
             visited = await stack.enter_async_context(opened(browser, page))
             await visited.page.fill("#search", "page-")
@@ -443,7 +443,7 @@ async def test_page_that_slept(browser: "Browser", run: Path) -> None:
         async with Journal.open(run) as journal:
             await journal.retry(f"page-{OUTCOMES.index('failed') + 1}")
             await journal.add([BatchItem("page-late", "Document it", "docs")])
-        async with Journal.open(run, read_only=True) as journal, running(board(journal), "127.0.0.1", port):
+        async with Journal.open(run, read_only=True) as journal, running(board(journal), port):
             await expect(row(visited.page, "page-late")).to_have_count(1)
             await expect(row(visited.page, "failed")).to_have_count(0)
             await expect(visited.page.locator("#rows .row")).to_have_count(len(OUTCOMES) + 2)
