@@ -79,12 +79,6 @@ def _run_options(command: Callable[..., int]) -> Any:
                 type=WRITTEN_FILE,
                 help="Write a report at the end, in the format of its suffix: see agentjobs report.",
             ),
-            click.option(
-                "--learn/--no-learn",
-                "learn",
-                default=None,
-                help="Poll at the ages at which earlier jobs ended.  [default: from 20 ended jobs of a project on]",
-            ),
             service_options(emulator=True),
             OTHER_SERVICE,
             JSON_OPTION,
@@ -218,8 +212,7 @@ def _to_resume(
         "--report": report,
     }
     named = [str(word) for pair in given.items() if pair[1] is not None for word in pair]
-    learning = {None: [], True: ["--learn"], False: ["--no-learn"]}[settings["learn"]]
-    return [*service.options(), *named, *learning, *["--json"] * as_json]
+    return [*service.options(), *named, *["--json"] * as_json]
 
 
 @frozen
