@@ -1,12 +1,10 @@
 """The commands that need no journal: `create`, `get` and `wait`."""
 
 import asyncio
-import os
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import Final
 
 import click
 from attrs import evolve
@@ -19,27 +17,23 @@ from agentjobs_async import (
     HttpTimeouts,
     JobRef,
     JobSource,
-    JournalError,
     NotFoundError,
     SessionClosedError,
     WaitTimeoutError,
-    batch,
 )
 from agentjobs_async._text import shown_status
-from agentjobs_async.cli._input.options import JSON_OPTION, journal_option, service_options, timeout_option
+from agentjobs_async.cli._input.options import JSON_OPTION, service_options, timeout_option
 from agentjobs_async.cli._input.service import DEFAULT_TIMEOUT, Service
 from agentjobs_async.cli._input.tasks import checked_prompts
 from agentjobs_async.cli._output.columns import shortened
 from agentjobs_async.cli._output.hints import show_advice, show_jobs
 from agentjobs_async.cli._output.lines import JobLines, JsonLines, Lines
-from agentjobs_async.cli._output.outcomes import ExitCode, Outcome, advice_of, described, exit_code, reason_of
+from agentjobs_async.cli._output.outcomes import ExitCode, Outcome, advice_of, exit_code, reason_of
 from agentjobs_async.cli._output.results import Change, Result, job_document
 from agentjobs_async.cli._output.screen import Screen, Styled, styled_status
 from agentjobs_async.cli.help import WAIT_PAGE, command, exit_codes
 from agentjobs_async.cli.hooks import JobChanges, SilenceHook
 from agentjobs_async.cli.process import Context, run_action
-
-_LOOK_SECONDS: Final = 5.0  # a database that is gone does not hold up a wait that can do without it
 
 
 @command(
@@ -120,34 +114,29 @@ def _show(screen: Screen, job: AgentJob) -> None:
 
 @command("wait", WAIT_PAGE, "agentjobs wait docs~.job_1 --timeout 600")
 @click.argument("jobs", metavar="JOB...", nargs=-1, required=True)
-@journal_option(
-    "Its ended jobs tell how long such jobs take: when each JOB will end, and when to poll it.", required=False
-)
 @timeout_option(DEFAULT_TIMEOUT, "For each job; none waits for ever.", endless="to wait for ever")
 @service_options()
 @JSON_OPTION
-def wait(jobs: Sequence[str], journal: str | None, service: Service, timeout: float | None, *, as_json: bool) -> int:
+def wait(jobs: Sequence[str], service: Service, timeout: float | None, *, as_json: bool) -> int:
     """Wait until every JOB has ended: tokens project~.job, or ids of jobs in --project.
 
-    Once 20 jobs have ended, in the journal or here, it shows when the others will.
+    Once 20 jobs have ended, it shows when the others will.
     """
     refs = list(dict.fromkeys(map(service.ref, jobs)))
-    learning = _journal_options(journal)
     to_wait = service.wait_options(timeout, as_json=as_json)
-    to_wait = None if to_wait is None else [*to_wait, *learning]
 
     async def waiting(context: Context) -> int:
         lines = JsonLines(context.screen) if as_json else JobLines(context.screen)
-        return await _wait(context, service, journal, _Waits(context, lines, refs, timeout, to_wait))
+        return await _wait(context, service, _Waits(context, lines, refs, timeout, to_wait))
 
     return run_action(waiting)
 
 
-async def _wait(context: Context, service: Service, journal: str | None, waits: "_Waits") -> int:
-    """Wait for all jobs, once for each; estimate how long they have left by the durations in `journal`."""
+async def _wait(context: Context, service: Service, waits: "_Waits") -> int:
+    """Wait for all jobs, once for each; estimate how long they have left by the durations of those that have ended."""
     screen = context.screen
     async with service.session(screen.notice, hooks=[waits.changes]) as session:
-        await _learn(session, journal, screen)
+        session.learn_from({})
         async with screen.live_view(waits.lines):
             await context.interruption.run_until_stop(waits.run(session), session.aclose)
     return waits.summed_up()
@@ -250,31 +239,3 @@ class _Waits:
 
     def _continues(self, ref: JobRef) -> bool:
         return self._results[ref].outcome.is_unfinished and not isinstance(self._errors.get(ref), NotFoundError)
-
-
-def _journal_options(journal: str | None) -> list[str]:
-    """Return the options that name the same journal to another command; none where the environment names it.
-
-    Raises:
-        InvalidInputError: It is neither a path nor a URL of PostgreSQL.
-    """
-    if journal is None or journal == os.environ.get("AGENTJOBS_JOURNAL"):  # the other command reads it there, too
-        return []
-    return ["--journal", batch.Journal.open(journal, read_only=True).address]  # without the password of a URL
-
-
-async def _learn(session: AgentJobsSession, journal: str | None, screen: Screen) -> None:
-    """Start learning from the durations in a journal; without one, or if it can't be read, from those to come."""
-    if journal is not None:
-        from agentjobs_async.batch._learning import begin_learning  # noqa: PLC0415 - it loads SQLAlchemy: other waits do without
-
-        try:
-            async with asyncio.timeout(_LOOK_SECONDS), batch.Journal.open(journal, read_only=True) as opened:
-                await begin_learning(session, opened._entries, wanted=True)
-        except JournalError as error:
-            screen.notice(f"Nothing is learned from the journal: {described(error)}")
-        except TimeoutError:
-            screen.notice("Nothing is learned from the journal: it does not answer.")
-        else:
-            return
-    session.learn_from({})

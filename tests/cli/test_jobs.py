@@ -10,7 +10,6 @@ import pytest
 from agentjobs_async.__main__ import main
 from agentjobs_async.batch import BatchItem
 from agentjobs_async.batch._store.file_lock import FileLock
-from agentjobs_async.cli.jobs import _journal_options
 from tests.aged import aged_journal
 from tests.cli.checks import LOCAL_TIME, Captured, plan
 from tests.cli.stage import Child, EmulatorThread
@@ -174,12 +173,12 @@ def test_run_survives_failures(service: EmulatorThread, capsys: Captured) -> Non
     written = capsys.readouterr()
     table = [line for line in written.out.split("\n\n")[1].splitlines() if not line.startswith(" ")]
     assert [line.split()[:3] for line in table] == [
-        ["KEY", "STATE", "PROMPT"],
-        ["3", "unknown", "c"],
-        ["2", "failed", "b"],
-        ["4", "rejected", "d"],
-        ["1", "completed", "a"],
-        ["5", "completed", "e"],
+        ["STATE", "KEY", "PROMPT"],
+        ["unknown", "3", "c"],
+        ["failed", "2", "b"],
+        ["rejected", "4", "d"],
+        ["completed", "1", "a"],
+        ["completed", "5", "e"],
     ]
     assert "  the agent failed (docs~.job_" in table[2]
     assert "\n1 unknown, 1 failed, 1 rejected, 2 completed\n" in written.out
@@ -228,51 +227,8 @@ def token(service: EmulatorThread, capsys: Captured) -> str:
 
 
 @pytest.mark.slow
-def test_in_a_log(service: EmulatorThread, token: str, db: str) -> None:
-    """A log gets the estimate with the line that shows the job as active; its last command names the journal."""
-    with Child("wait", token, "--journal", db, env=service.environment) as wait:
-        wait.until(f"{token} active, ends {WORDS}\n").send(signal.SIGINT)
-        assert wait.ended() == 130
-    assert f" --journal {db} '{token}'\n" in wait.stderr
-
-
-@pytest.mark.slow
-def test_at_a_terminal(service: EmulatorThread, token: str, db: str) -> None:
-    """A terminal shows below the count when each job ends; the journal may be the environment's."""
-    assert main(["create", "Another"]) == 0
-    env = {**service.environment, "AGENTJOBS_JOURNAL": db}
-    tokens = [token, f"docs/{service.job_ids[1]}"]
-    with Child("wait", *tokens, env=env, terminal=True) as wait:
-        wait.until(f"\n{tokens[0]} ends {WORDS}").until(f"\n{tokens[1]} ends {WORDS}").send(signal.SIGINT)
-        assert wait.ended() == 130
-    assert f"active, ends {WORDS}" not in wait.stdout
-    assert "--journal" not in wait.stdout
-
-
-@pytest.mark.slow
-def test_nothing_is_told_while_polls_fail(service: EmulatorThread, token: str, db: str) -> None:
-    """Of a job whose polls fail no end is told, since it may have come, until a poll shows the job again."""
-    with Child("wait", token, "--journal", db, env=service.environment, terminal=True) as wait:
-        wait.until(f"\n{token} ends {WORDS}")
-        service.inject("503 forever on=get")
-        wait.until("no news").until("0 of 1 ended, ").until("0 of 1 ended, ").send(signal.SIGINT)
-        assert wait.ended() == 130
-    assert " ends " not in wait.stdout.partition("no news")[2]
-
-
-@pytest.mark.slow
-def test_nothing_is_known(service: EmulatorThread, token: str, tmp_path: Path) -> None:
-    """Without 20 durations nothing is told; a journal that can't be read is named, and the wait goes on."""
-    for journal in ([], ["--journal", str(tmp_path / "none.db")]):
-        with Child("wait", token, *journal, env=service.environment) as wait:
-            wait.until(f"{token} active\n").send(signal.SIGINT)
-            assert wait.ended() == 130
-        assert ("Nothing is learned from the journal: " in wait.stderr) is bool(journal)
-
-
-@pytest.mark.slow
 def test_own_run(service: EmulatorThread) -> None:
-    """Once 20 jobs of the run itself have ended, their durations tell of a younger one."""
+    """Once 20 jobs have ended, their durations tell when a younger one will."""
     service.live(duration=3600, prompt="Tidy up")
     created_at = datetime.now(UTC) - timedelta(seconds=45)
     service.inject(f"document createdAt={created_at:%Y-%m-%dT%H:%M:%SZ} on=get forever", prompt="Page")
@@ -323,13 +279,3 @@ def test_status_before_the_first_answer(tmp_path: Path, capsys: Captured) -> Non
     assert main(["status", str(db)]) == 4
     assert capsys.readouterr().out.splitlines()[1] == "no estimate of the end yet"
     owner.release()
-
-
-def test_journal_options(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another command gets the journal without its password, and none that the environment names."""
-    url = "postgresql+psycopg://me:hunter2@db.example/agents"
-    monkeypatch.delenv("AGENTJOBS_JOURNAL", raising=False)
-    assert _journal_options(None) == []
-    assert _journal_options(url) == ["--journal", "postgresql+psycopg://me@db.example/agents"]
-    monkeypatch.setenv("AGENTJOBS_JOURNAL", url)
-    assert _journal_options(url) == []

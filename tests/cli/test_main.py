@@ -47,7 +47,6 @@ def test_missing_libraries(tmp_path: Path) -> None:
         ("sqlalchemy", ["create", *service, "--timeout", "0.1", "x"], 4, "Error: nothing was sent"),
         ("sqlalchemy", ["get", *service, "--timeout", "0.1", "x"], 4, "Error: "),
         ("sqlalchemy", ["wait", *service, "--timeout", "0.1", "x"], 4, ""),
-        ("sqlalchemy", ["wait", *service, "--journal", str(journal), "x"], 2, needs("batch")),
         ("sqlalchemy", ["run", *service, "x"], 2, needs("batch")),
         ("sqlalchemy.dialects.postgresql", ["run", "--emulator", "x"], 0, ""),
         *((module, ["run", "x"], 2, needs("cli")) for module in ("click", "rich", "platformdirs")),
