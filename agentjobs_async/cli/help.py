@@ -1,20 +1,12 @@
-"""Help pages for terminals of any width, and what they say of exit codes and of JSON."""
+"""Commands, and what their help pages say of exit codes and of JSON."""
 
-import re
-import shutil
-import textwrap
-from collections.abc import Callable, Iterable
-from inspect import cleandoc
+from collections.abc import Callable
 from typing import Any, Final
 
 import click
 
 from agentjobs_async.cli._input.options import WRITTEN_FILE, journal_files
-from agentjobs_async.cli._output.columns import wrapped
 from agentjobs_async.cli._output.files import check_file
-
-_WIDEST_HELP: Final = 80  # columns
-_NARROW: Final = 58  # columns below which an option's help does not fit beside it
 
 _EXIT_CODES: Final = """\b
 Exit codes:
@@ -82,7 +74,7 @@ WAIT_PAGE: Final = f"{_JSON_LINES.format(created='')}\n{ALL_COMPLETED}"
 
 
 def command(name: str, page: str, example: str) -> Callable[[Callable[..., int]], click.Command]:
-    """Return a decorator that makes a command, whose help page fits the terminal.
+    """Return a decorator that makes a command.
 
     Args:
         name: Its name.
@@ -92,62 +84,7 @@ def command(name: str, page: str, example: str) -> Callable[[Callable[..., int]]
     return click.command(name, cls=_Command, epilog=f"{page}\n\b\nExample:\n  {example}")
 
 
-class _Formatter(click.HelpFormatter):
-    """Fits the terminal; click's own needs at least 50 columns."""
-
-    def __init__(self, indent_increment: int = 2, width: int | None = None, max_width: int | None = None) -> None:
-        columns = min(shutil.get_terminal_size().columns, max_width or _WIDEST_HELP)
-        super().__init__(indent_increment, columns - 2 if width is None else width, max_width)
-
-    def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
-        fitting = [(self._term(term), words) for term, words in rows]
-        is_narrow = self.width < _NARROW
-        widest = 0 if is_narrow else max((len(term) for term, _ in fitting if len(term) <= col_max), default=0)
-        indent = self.current_indent + widest + col_spacing
-        for term, words in fitting:
-            lines = _lines(words, self.width, indent)
-            head = f"{' ' * self.current_indent}{term}"
-            if lines and len(term) <= widest:
-                head = f"{head:<{indent}}{lines.pop(0).lstrip()}"
-            self.write("".join(f"{line}\n" for line in (head, *lines)))
-
-    def _term(self, term: str) -> str:
-        """Return an option with its value in lines that fit: a choice is broken between its words."""
-        if len(term) <= self.width - self.current_indent:
-            return term
-        apart = term.replace(" [", "  [").replace("|", "| ")  # as cells and words that `wrapped` may break between
-        return wrapped(apart, self.width, indent=self.current_indent).replace("| ", "|").lstrip().replace("  [", " [")
-
-    def write_text(self, text: str) -> None:
-        for number, block in enumerate(re.split(r"\n\s*\n", cleandoc(text))):
-            lines = block.splitlines()
-            self.write("\n" * (number > 0))
-            for line in lines[1:] if lines[0].strip() == "\b" else [" ".join(lines)]:
-                self.write(f"{wrapped(line, self.width, indent=self.current_indent)}\n")
-
-
-def _lines(text: str, columns: int, indent: int) -> list[str]:
-    """Return words as lines of so many columns; none of them, such as the name of an option, is torn."""
-    blanks = " " * indent
-    return textwrap.wrap(
-        text,
-        columns,
-        initial_indent=blanks,
-        subsequent_indent=blanks,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-
-
-class Context(click.Context):
-    """The context of a command whose help page fits the terminal."""
-
-    formatter_class: type[click.HelpFormatter] = _Formatter
-
-
 class _Command(click.Command):
-    context_class = Context
-
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; no file that an option names to be written is the journal, or the input that is read."""
         journal = ctx.params.get("place") or ctx.params.get("journal")

@@ -15,7 +15,7 @@ from agentjobs_async._loop.signals import exit_code_of
 from agentjobs_async._text import one_line
 from agentjobs_async.cli._output.outcomes import ExitCode, described
 from agentjobs_async.cli._output.streams import silence
-from agentjobs_async.cli.help import ALL_COMPLETED, Context
+from agentjobs_async.cli.help import ALL_COMPLETED
 from agentjobs_async.cli.process import show_error
 
 COMMANDS: Final = {
@@ -41,8 +41,6 @@ COMMANDS: Final = {
 
 class _Group(click.Group):
     """The commands, each loaded when it is used: most need a database or a web server, which takes long to load."""
-
-    context_class = Context
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx

@@ -368,9 +368,10 @@ _FILTER_OPTIONS: Final = {
     "states": click.option(
         "--state",
         "states",
+        metavar="STATE",
         multiple=True,
         type=click.Choice([state.value for state in batch.State]),
-        help="Items in this state; repeatable.",
+        help=f"Items in this state, repeatable: {', '.join(batch.State)}.",
     ),
     "text": click.option(
         "--grep", "text", metavar="TEXT", type=TEXT, help="Items with this text in key, prompt or error (same case)."

@@ -83,15 +83,13 @@ def fitted(text: str, stream: TextIO) -> str:
     return "\n".join(wrapped(line, columns) for line in text.split("\n")) if columns else text
 
 
-def wrapped(line: str, columns: int, *, indent: int = 0) -> str:
+def wrapped(line: str, columns: int) -> str:
     """Return one line as lines of at most `columns` columns, further ones below its last cell; words stay whole.
 
     Args:
         line: Words, or cells with two blanks or more between them.
         columns: The width.
-        indent: Blanks before each line, those that `line` begins with left out.
     """
-    line = f"{' ' * indent}{line}"
     if len(line) <= columns:
         return line
     beginning = re.match(r" *(?:\S+ {2,})?", line)

@@ -48,4 +48,3 @@ def test_wrapped() -> None:
         "a https://example.com/a-long-link b": ["a", "https://example.com/a-long-link", "b"],
     }
     assert unexpected(lines, lambda line: wrapped(line, 20).split("\n")) == {}
-    assert wrapped("four words that wrap", 15, indent=4) == "    four words\n    that wrap"
