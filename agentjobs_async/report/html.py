@@ -3,7 +3,7 @@
 import base64
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
@@ -24,6 +24,7 @@ __all__ = ["SCRIPTS", "Page", "check_installed", "page_parts", "plain_rows", "re
 
 SCRIPTS: Final = ("texts.js", "store.js", "figures.js", "charts.js", "timeline.js", "table.js", "panel.js", "page.js")
 """The scripts of the page, in the order in which they use each other."""
+_PIECE_BYTES: Final = 3 * 2**16  # a multiple of three: no padding stands between pieces
 _PLAIN_ROWS: Final = 200  # of those that need a person, for who has no scripts
 _PLAIN_STATES: Final = (State.UNKNOWN, State.FAILED)
 _PLAIN_CHARACTERS: Final = 1_000_000  # of their prompts and errors: of longer ones, fewer rows are shown
@@ -93,8 +94,14 @@ async def write_html(source: Source, stream: TextIO) -> None:
     figures = tally.figures()
     document.add_line(json.dumps({"figures": figures.document()}))
     document.end()
-    data = base64.b64encode(document.whole()).decode()  # inert in HTML
+    data = _base64(document.whole())  # inert in HTML
     stream.writelines(rendered(source, page_parts(), figures, await plain_rows(source.journal), data))
+
+
+def _base64(whole: bytes) -> Iterator[str]:
+    """Return the pieces of some bytes in base64."""
+    for start in range(0, len(whole), _PIECE_BYTES):
+        yield base64.b64encode(whole[start : start + _PIECE_BYTES]).decode()
 
 
 async def plain_rows(journal: Journal) -> list[JournalRow]:
@@ -111,7 +118,7 @@ def rendered(
     page: Page,
     figures: Figures,
     rows: Sequence[JournalRow],
-    data: str = "",
+    data: Iterable[str] = (),
     *,
     is_named: bool = True,
 ) -> Iterator[str]:
@@ -122,7 +129,7 @@ def rendered(
         page: Its parts.
         figures: What the tiles show.
         rows: The rows that are shown without scripts.
-        data: The document of all rows; without one, the page's script gets them in another way.
+        data: The pieces of the document of all rows; without any, the page's script gets them in another way.
         is_named: Whether it shows the journal's name.
     """
     address = source.journal.address
