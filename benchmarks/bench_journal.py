@@ -88,8 +88,8 @@ async def leave_only(path: Path, rows: int, left: int) -> None:
     async with Journal.open(path) as journal:
         states = f"CASE WHEN number % {max(rows // ACTIVE, 1)} = 0 THEN 'active' ELSE 'completed' END"
         values = "job_id = 'job_' || number, sent_at = 1.0"
-        update = f"UPDATE agentjobs_entries SET state = {states}, {values} WHERE number > {left}"  # noqa: S608 - its own words
-        await journal._entries._database.once(lambda connection: connection.exec_driver_sql(update))  # noqa: SLF001 - only to prepare
+        update = f"UPDATE agentjobs_items SET state = {states}, {values} WHERE number > {left}"  # noqa: S608 - its own words
+        await journal._store._database.once(lambda connection: connection.exec_driver_sql(update))  # noqa: SLF001 - only to prepare
 
 
 async def life(options: Namespace) -> Figures:

@@ -76,7 +76,7 @@ async def make(path: Path, count: int) -> None:
         pass
     marks = ",".join("?" * len(COLUMNS.split(",")))
     with closing(sqlite3.connect(path)) as database:
-        database.executemany(f"INSERT INTO agentjobs_entries ({COLUMNS}) VALUES ({marks})", rows(count))  # noqa: S608 - our own names
+        database.executemany(f"INSERT INTO agentjobs_items ({COLUMNS}) VALUES ({marks})", rows(count))  # noqa: S608 - our own names
         database.commit()
 
 
@@ -143,8 +143,8 @@ async def changes(browser: Browser, address: str, path: Path) -> list[float]:
         await asyncio.sleep(3)
         for number in range(VISITS):
             now, text = time.time(), f"changed {number}"
-            first = "SELECT min(number) FROM agentjobs_entries WHERE state = 'unknown'"  # the page begins with it
-            change = f"UPDATE agentjobs_entries SET error = ?, updated_at = ?, changed_at = ? WHERE number = ({first})"  # noqa: S608 - our own names
+            first = "SELECT min(number) FROM agentjobs_items WHERE state = 'unknown'"  # the page begins with it
+            change = f"UPDATE agentjobs_items SET error = ?, updated_at = ?, changed_at = ? WHERE number = ({first})"  # noqa: S608 - our own names
             with closing(sqlite3.connect(path)) as database:
                 database.execute(change, (text, now, now))
                 database.commit()

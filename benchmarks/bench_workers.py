@@ -44,7 +44,7 @@ ACTIVE = 200
 POLLS = 3
 CLAIMS = 100
 ROWS = """
-INSERT INTO agentjobs_entries (key, prompt, project_id, state, job_id, sent_at, updated_at, changed_at)
+INSERT INTO agentjobs_items (key, prompt, project_id, state, job_id, sent_at, updated_at, changed_at)
 SELECT n, 'p', 'docs', CASE WHEN n <= 500 THEN 'unknown' WHEN n <= 1500 THEN 'active' ELSE 'completed' END,
     CASE WHEN n > 500 THEN 'job' END, now.at - CASE WHEN n <= 3500 THEN n / 3500.0 ELSE 7200 + n / 10.0 END, now.at, 0
 FROM generate_series(1, {rows}) AS n, (SELECT date_part('epoch', clock_timestamp()) AS at) AS now
@@ -153,14 +153,14 @@ async def claims(place: str, rows: int) -> list[float]:
     async with Journal.open(place) as journal:
         await journal.add([BatchItem("todo", "p")], project_id="docs")
         execute(place, ROWS.format(rows=rows))
-        execute(place, "VACUUM ANALYZE agentjobs_entries")
+        execute(place, "VACUUM ANALYZE agentjobs_items")
         await journal.set_limits(FleetLimits(max_active=5_000, create_rate=Rate(10_000, per=3600)))
         seconds = []
         for _ in range(CLAIMS):
             started = perf_counter()
-            claim = await journal._entries.claim("todo")
+            claim = await journal._store.claim("todo")
             seconds.append(perf_counter() - started)
-            await journal._entries.release_claim("todo", None, claim=str(claim))
+            await journal._store.release_claim("todo", None, claim=str(claim))
         return sorted(seconds)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from agentjobs_async import AgentJob, JobRef
 from agentjobs_async.batch import BatchItem, Journal
-from agentjobs_async.batch._store.entries import Seen
+from agentjobs_async.batch._store.row_store import Seen
 
 _LONG_AGO_SECONDS = 14_400.0
 _POLL_SECONDS = 5.0
@@ -32,22 +32,22 @@ async def aged_journal(
     clock = [0.0]
     began = time.time()
     async with Journal.open(path, clock=lambda: clock[0]) as journal:
-        entries = journal._entries
+        store = journal._store
 
         async def create(number: int, age: float) -> str:
             clock[0] = began - age
             key = f"item-{number}"
             await journal.add([BatchItem(key, f"Document page {number}", project)])
-            await entries.claim(key)
-            await entries.mark_created(key, JobRef(project, f"job-{number}"))
+            await store.claim(key)
+            await store.mark_created(key, JobRef(project, f"job-{number}"))
             return key
 
         for number, seconds in enumerate(durations, 1):
             key = await create(number, _LONG_AGO_SECONDS)
             clock[0] += seconds
             job = AgentJob(f"job-{number}", project, "completed")
-            await entries.mark_ended(key, job, polls=int(seconds / _POLL_SECONDS) + 1)
+            await store.mark_ended(key, job, polls=int(seconds / _POLL_SECONDS) + 1)
         for number, age in enumerate(ages, len(durations) + 1):
             key = await create(number, age)
             clock[0] = max(began - unseen_seconds, began - age)
-            await entries.record_seen([Seen(key, 0.0, 1)])
+            await store.record_seen([Seen(key, 0.0, 1)])

@@ -1,7 +1,7 @@
 """Batches: many prompts, a journal of how each of them ended, and runs that continue where an earlier one stopped.
 
 Needs the extra `batch`. SQLAlchemy is behind `_store`, where `sqlite` and `postgresql` know the two databases, and
-`entries` what a row may do. It is loaded with the first name that needs it, such as `Journal`.
+`row_store` what a row may do. It is loaded with the first name that needs it, such as `Journal`.
 """
 
 import typing as _typing  # private, as in the package above

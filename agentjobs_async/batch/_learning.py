@@ -4,7 +4,7 @@ from math import inf
 from typing import Any, Final
 
 from agentjobs_async import AgentJobsSession, History
-from agentjobs_async.batch._store.entries import Entries
+from agentjobs_async.batch._store.row_store import RowStore
 from agentjobs_async.learning.gaps import default_gap
 from agentjobs_async.learning.history import LEAST_DURATIONS
 
@@ -13,29 +13,29 @@ _LONGEST_GAP_SECONDS: Final = 20.0  # between two polls, on average: else no pro
 _TOLERATED_SECONDS: Final = 60.0  # beyond these gaps: a Retry-After, or the recording of an end, may take as long
 
 
-async def begin_learning(session: AgentJobsSession, entries: Entries, *, wanted: bool | None) -> None:
+async def begin_learning(session: AgentJobsSession, store: RowStore, *, wanted: bool | None) -> None:
     """Start learning: the session's waits follow the durations in the journal from here on.
 
     Args:
         session: The session; one that cannot learn, or whose policy has a wait of its own, is left as it is.
-        entries: The rows.
+        store: The journal's rows.
         wanted: As `learn` of `run_batch`.
     """
     learn_from: Any = getattr(session, "learn_from", None)
     if wanted is False or learn_from is None:
         return
-    known = await histories_of(entries)
+    known = await histories_of(store)
     if wanted or any(len(history) >= LEAST_DURATIONS for history in known.values()):
         learn_from({(project_id, None): history for project_id, history in known.items()})
 
 
-async def histories_of(entries: Entries) -> dict[str, History]:
+async def histories_of(store: RowStore) -> dict[str, History]:
     """Return the durations of each project's last jobs.
 
     A job whose wait timed out, and that has not ended since, takes longer than that.
     """
     histories: dict[str, History] = {}
-    for project, seconds, polls, ended in reversed(await entries.durations(_MOST_READ)):
+    for project, seconds, polls, ended in reversed(await store.durations(_MOST_READ)):
         if _was_polled(seconds, polls):
             history = histories.setdefault(project, History())
             last_active = max(seconds - default_gap(seconds), 0.0)
@@ -43,9 +43,9 @@ async def histories_of(entries: Entries) -> dict[str, History]:
     return histories
 
 
-async def known_histories(entries: Entries) -> dict[str, History]:
+async def known_histories(store: RowStore) -> dict[str, History]:
     """Return the durations of each project that has at least 20: with fewer, nothing is estimated."""
-    found = await histories_of(entries)
+    found = await histories_of(store)
     return {project: history for project, history in found.items() if len(history) >= LEAST_DURATIONS}
 
 

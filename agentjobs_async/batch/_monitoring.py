@@ -36,15 +36,15 @@ async def workers_of(journal: Journal) -> list[WorkerState] | None:
     Raises:
         JournalError: The journal can't be read.
     """
-    entries, opened = journal._entries, journal._opened
+    store, opened = journal._store, journal._opened
     if isinstance(opened.place, Path):
         return None if await asyncio.to_thread(is_owned, opened.place) else []
     patience = opened.owner_timeout
-    active = await entries.active_counts()
+    active = await store.active_counts()
     return [
         # The last part of an owner's name only makes it unique.
         WorkerState(owner.rpartition(":")[0] or owner, active.get(owner, 0), age, is_dead=age >= patience)
-        for owner, age in await entries.owners()
+        for owner, age in await store.owners()
     ]
 
 
@@ -59,5 +59,5 @@ async def unseen_for(journal: Journal) -> float | None:
     Raises:
         JournalError: The journal can't be read.
     """
-    seconds = await journal._entries.active_silence()
+    seconds = await journal._store.active_silence()
     return seconds if seconds is not None and seconds >= _SEEN_SECONDS else None

@@ -9,7 +9,7 @@ from attrs import evolve, frozen
 
 from agentjobs_async import InvalidInputError
 from agentjobs_async._validation import checked_instance
-from agentjobs_async.batch._store.entries import Entries
+from agentjobs_async.batch._store.row_store import RowStore
 from agentjobs_async.batch._store.rows import JournalRow
 from agentjobs_async.batch.items import BatchItem, Refusals, check_items
 from agentjobs_async.batch.states import RETRIED, RETRIED_BY_KEY, State
@@ -39,12 +39,12 @@ class Planner:
     before. The rows themselves have the mark of this source, so that the keys need no memory.
 
     Args:
-        entries: The journal's rows.
+        store: The journal's rows.
         project_id: The project of items that name none; `None` refuses these.
     """
 
-    def __init__(self, entries: Entries, project_id: str | None) -> None:
-        self._entries = entries
+    def __init__(self, store: RowStore, project_id: str | None) -> None:
+        self._store = store
         self._project_id = project_id
         self._source = uuid4().hex
         self._pages = count()
@@ -55,12 +55,12 @@ class Planner:
         Raises:
             JournalError: The journal can't be written. None of the items is planned.
         """
-        good, refused = _sendable(self._entries, items, self._project_id)
+        good, refused = _sendable(self._store, items, self._project_id)
         taken: list[tuple[BatchItem, JournalRow]] = []
         while good:
             page, good = _apart(good)
             mark = f"{self._source}.{next(self._pages)}"
-            found = await self._entries.plan(list(page.values()), mark, self._project_id)
+            found = await self._store.plan(list(page.values()), mark, self._project_id)
             taken += ((item, found[key]) for key, item in page.items() if key in found)
             refused += await self._refused([item for key, item in page.items() if key not in found])
         return Plan(taken, refused)
@@ -73,18 +73,18 @@ class Planner:
         return refused
 
     async def _refused(self, items: Sequence[BatchItem]) -> Refusals:
-        known = await self._entries.get_many([item.key for item in items]) if items else {}
+        known = await self._store.get_many([item.key for item in items]) if items else {}
         return [(item, _difference(item, known[item.key], self._project_id) or _repeated(item)) for item in items]
 
 
-async def check(entries: Entries, items: Iterable[BatchItem], project_id: str | None) -> Refusals:
+async def check(store: RowStore, items: Iterable[BatchItem], project_id: str | None) -> Refusals:
     """Return the items that a `Planner` would refuse, without planning any. This remembers all keys."""
     refused: Refusals = []
     met: set[str] = set()
     for page in _pages(items):
-        good, bad = _sendable(entries, page, project_id)
+        good, bad = _sendable(store, page, project_id)
         refused += bad
-        known = await entries.get_many([item.key for item in good])
+        known = await store.get_many([item.key for item in good])
         for item in good:
             error = _difference(item, known[item.key], project_id) if item.key in known else None
             if error is None and item.key in met:
@@ -96,14 +96,14 @@ async def check(entries: Entries, items: Iterable[BatchItem], project_id: str | 
     return refused
 
 
-def _sendable(entries: Entries, items: Iterable[BatchItem], project_id: str | None) -> tuple[list[BatchItem], Refusals]:
+def _sendable(store: RowStore, items: Iterable[BatchItem], project_id: str | None) -> tuple[list[BatchItem], Refusals]:
     """Return the items that can be sent, and those that can't, have no project, or that the journal can't store."""
     checked, refused = check_items(items)
     good: list[BatchItem] = []
     for item in checked:
         try:
             _check_project(item, project_id)
-            entries.check_text("prompt", item.prompt)
+            store.check_text("prompt", item.prompt)
         except InvalidInputError as error:
             refused.append((item, error))
         else:
@@ -134,7 +134,7 @@ def _apart(items: Iterable[BatchItem]) -> tuple[dict[str, BatchItem], list[Batch
 
 
 def _difference(item: BatchItem, row: JournalRow, project_id: str | None) -> InvalidInputError | None:
-    """Return the refusal of an item whose key is that of another one. `Entries.plan` goes by the same rule."""
+    """Return the refusal of an item whose key is that of another one. `RowStore.plan` goes by the same rule."""
     what = "prompt" if item.prompt != row.prompt else "project"
     if (item.prompt, item.project_id or project_id) == (row.prompt, row.project_id):
         return None
@@ -146,11 +146,11 @@ def _repeated(item: BatchItem) -> InvalidInputError:
     return InvalidInputError(f"the key {item.key!r:.200} came before in this run")
 
 
-async def retry_row(entries: Entries, key: str, row: JournalRow) -> str:
+async def retry_row(store: RowStore, key: str, row: JournalRow) -> str:
     """Plan an item once more, and return the key of its new row.
 
     Args:
-        entries: The journal's rows.
+        store: The journal's rows.
         key: The key of one of its tries.
         row: Its newest try.
 
@@ -163,7 +163,7 @@ async def retry_row(entries: Entries, key: str, row: JournalRow) -> str:
         raise InvalidInputError(
             f"{row.key} is {row.state}: only what failed, was archived, rejected or abandoned is tried again"
         )
-    if planned := await entries.retry(await _free_keys(entries, [row])):
+    if planned := await store.retry(await _free_keys(store, [row])):
         return planned[0]
     raise InvalidInputError(f"{row.key} was tried again meanwhile")
 
@@ -184,7 +184,7 @@ def _retried(where: Where) -> Where:
     return evolve(where, states=states)
 
 
-async def retry_rows(entries: Entries, where: Where, max_tries: int | None) -> tuple[str, ...]:
+async def retry_rows(store: RowStore, where: Where, max_tries: int | None) -> tuple[str, ...]:
     """Plan all items once more that meet `where`, and have had fewer than `max_tries` tries; return their new keys.
 
     Raises:
@@ -192,24 +192,24 @@ async def retry_rows(entries: Entries, where: Where, max_tries: int | None) -> t
     """
     where = _retried(where)
     keys: list[str] = []
-    after, until = 0, await entries.last_number()
-    while found := await entries.page(after, until=until, where=where, newest=True, max_tries=max_tries):
-        keys += await retry_found(entries, found)
+    after, until = 0, await store.last_number()
+    while found := await store.page(after, until=until, where=where, newest=True, max_tries=max_tries):
+        keys += await retry_found(store, found)
         after = found[-1].number
     return tuple(keys)
 
 
-async def retry_found(entries: Entries, rows: Sequence[JournalRow]) -> list[str]:
+async def retry_found(store: RowStore, rows: Sequence[JournalRow]) -> list[str]:
     """Plan some hundred rows once more, and return the keys of their new rows; those that may not be are left out."""
-    return await entries.retry(await _free_keys(entries, rows)) if rows else []
+    return await store.retry(await _free_keys(store, rows)) if rows else []
 
 
-async def _free_keys(entries: Entries, rows: Sequence[JournalRow]) -> dict[str, str]:
+async def _free_keys(store: RowStore, rows: Sequence[JournalRow]) -> dict[str, str]:
     """Return a new key for each row that no row has: of items `page#1` and `page#2`, the first may be tried again."""
     keys: dict[str, str] = {}
     open_keys = {row.key: next_key(row.key) for row in rows}
     while open_keys:
-        taken = {*await entries.get_many(list(open_keys.values())), *keys.values()}
+        taken = {*await store.get_many(list(open_keys.values())), *keys.values()}
         for key, new in list(open_keys.items()):
             if new in taken:
                 open_keys[key] = next_key(new)

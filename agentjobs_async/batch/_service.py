@@ -9,14 +9,14 @@ from agentjobs_async._validation import is_loopback
 from agentjobs_async.session import EMULATOR
 
 if TYPE_CHECKING:  # a command that uses no journal loads no database
-    from agentjobs_async.batch._store.entries import Entries
     from agentjobs_async.batch._store.opened import Opened
+    from agentjobs_async.batch._store.row_store import RowStore
 
 _MASKED: Final = "***"  # what `AgentJobsSession.mask` leaves of a key
 
 
 async def settle_service(
-    session: AgentJobsSession, opened: "Opened", entries: "Entries", *, other_service: bool
+    session: AgentJobsSession, opened: "Opened", store: "RowStore", *, other_service: bool
 ) -> str | None:
     """Record the service of a session in a journal that has none; refuse the session of another service.
 
@@ -25,7 +25,7 @@ async def settle_service(
     Args:
         session: The session of a run; a test double without a `service` is not checked.
         opened: The open journal.
-        entries: Its rows.
+        store: Its rows.
         other_service: Whether the journal is to belong to the session's service from now on, whichever it had.
 
     Raises:
@@ -36,11 +36,11 @@ async def settle_service(
     service: object = getattr(session, "service", None)
     if not isinstance(service, str):
         return None
-    known = await entries.service()
+    known = await store.service()
     if known is None or (other_service and known != service):
         if known is not None and await opened.is_used():
             raise InvalidInputError("other runs use the journal with the service that it has: stop them first")
-        known = await entries.set_service(service, replaces=known is not None)
+        known = await store.set_service(service, replaces=known is not None)
     if known == service:
         return None
     own, other = _named(known, service), _named(service, known)

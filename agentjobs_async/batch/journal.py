@@ -10,8 +10,8 @@ from agentjobs_async import InvalidInputError, JobRef
 from agentjobs_async._validation import checked_bare_id, checked_count, checked_id, checked_span
 from agentjobs_async.batch._planning import Planner, check, retry_row, retry_rows
 from agentjobs_async.batch._store.address import checked_place
-from agentjobs_async.batch._store.entries import Entries
 from agentjobs_async.batch._store.opened import Opened
+from agentjobs_async.batch._store.row_store import RowStore
 from agentjobs_async.batch._store.rows import JournalRow, Rows
 from agentjobs_async.batch.items import BatchItem, Refusals, checked_key
 from agentjobs_async.batch.limits import FleetLimits
@@ -124,15 +124,15 @@ class Journal:
         return self._opened.read_only
 
     @property
-    def _entries(self) -> Entries:
+    def _store(self) -> RowStore:
         """What a runner does with the rows. The other rooms of the package use it; users do not.
 
         Raises:
             InvalidInputError: The journal is not open.
         """
-        if self._opened.entries is None:
+        if self._opened.store is None:
             raise InvalidInputError("the journal is not open: use it inside of async with Journal.open(...)")
-        return self._opened.entries
+        return self._opened.store
 
     async def add(self, items: Iterable[BatchItem], *, project_id: str | None = None) -> Refusals:
         """Plan items, so that a later run needs none; one that is there already stays as it is.
@@ -147,7 +147,7 @@ class Journal:
         Raises:
             InvalidInputError: `project_id` can be no project.
         """
-        return await Planner(self._entries, _checked_project(project_id)).plan_all(items)
+        return await Planner(self._store, _checked_project(project_id)).plan_all(items)
 
     async def check(self, items: Iterable[BatchItem], *, project_id: str | None = None) -> Refusals:
         """Return the items that `add` would refuse, each with the reason, without planning any.
@@ -155,7 +155,7 @@ class Journal:
         Raises:
             InvalidInputError: `project_id` can be no project.
         """
-        return await check(self._entries, items, _checked_project(project_id))
+        return await check(self._store, items, _checked_project(project_id))
 
     async def set_limits(self, limits: FleetLimits) -> None:
         """Keep limits in the journal; creates under way continue.
@@ -163,11 +163,11 @@ class Journal:
         On PostgreSQL they apply at once to all processes that work on it together. Each later run uses them, except for
         the limits that it is given itself.
         """
-        await self._entries.set_limits(limits)
+        await self._store.set_limits(limits)
 
     async def limits(self) -> FleetLimits:
         """Return the limits that the journal keeps: those set last, or `FleetLimits()`."""
-        return await self._entries.limits()
+        return await self._store.limits()
 
     @overload
     async def retry(self, key: str) -> str: ...
@@ -194,9 +194,9 @@ class Journal:
         if where is not None:
             if max_tries is not None:
                 checked_count("max_tries", max_tries)
-            return await retry_rows(self._entries, where, max_tries)
+            return await retry_rows(self._store, where, max_tries)
         assert key is not None  # noqa: S101 - one of the two is given
-        return await retry_row(self._entries, key, await self._newest(key))
+        return await retry_row(self._store, key, await self._newest(key))
 
     async def resolve(self, key: str, *, job_id: str | JobRef | None = None, send_again: bool = False) -> None:
         """Settle an unknown item: by its job, where you found it, or by a new create, at the risk of a second agent.
@@ -224,8 +224,8 @@ class Journal:
         project_id = None
         if isinstance(job_id, JobRef):
             project_id, job_id = job_id.project_id, job_id.job_id
-        if not await self._entries.resolve(row.key, job_id, project_id):
-            row = (await self._entries.get_many([row.key]))[row.key]
+        if not await self._store.resolve(row.key, job_id, project_id):
+            row = (await self._store.get_many([row.key]))[row.key]
             raise InvalidInputError(f"{row.key} is {row.state}: there is nothing to resolve")
 
     async def abandon(self, key: str) -> None:
@@ -243,8 +243,8 @@ class Journal:
 
     async def _abandon(self, row: JournalRow) -> None:
         """End this try of an item as `abandon` does, unless its state or its job has changed since it was read."""
-        if not await self._entries.abandon(row):
-            row = (await self._entries.get_many([row.key]))[row.key]
+        if not await self._store.abandon(row):
+            row = (await self._store.get_many([row.key]))[row.key]
             raise InvalidInputError(f"{row.key} is {row.state}: only what is planned, active or unknown is abandoned")
 
     def rows(self, state: State | str | None = None, *, where: Where | None = None, all_tries: bool = False) -> Rows:
@@ -256,8 +256,8 @@ class Journal:
         Raises:
             InvalidInputError: There is no such state, or the journal is not open.
         """
-        entries, wanted = self._entries, None if state is None else checked_state(state)
-        return Rows(lambda after: entries.page(after, state=wanted, where=where, newest=not all_tries))
+        store, wanted = self._store, None if state is None else checked_state(state)
+        return Rows(lambda after: store.page(after, state=wanted, where=where, newest=not all_tries))
 
     def unknown(self) -> Rows:
         """Return the rows whose creates may have started an agent: `await journal.unknown()`."""
@@ -265,7 +265,7 @@ class Journal:
 
     async def counts(self) -> dict[State, int]:
         """Return how many items are in each state; one that was tried again counts once, by its newest try."""
-        return await self._entries.counts()
+        return await self._store.counts()
 
     async def _newest(self, key: str) -> JournalRow:
         """Return the row of an item's newest try, by the key of any of its tries.
@@ -273,7 +273,7 @@ class Journal:
         Raises:
             InvalidInputError: It can be no key, or there is no such row.
         """
-        row = await self._entries.newest(checked_key(key))
+        row = await self._store.newest(checked_key(key))
         if row is None:
             raise InvalidInputError(f"there is no item of the key {key!r:.200}")
         return row

@@ -117,11 +117,11 @@ class BatchWorker:
             InvalidInputError: The worker is not open, or one of the keys can be no key.
         """
         item_tasks, keys = self._open, checked_keys(keys)
-        await self.journal._entries.take_back()
-        rows = await self.journal._entries.get_many(keys)
+        await self.journal._store.take_back()
+        rows = await self.journal._store.get_many(keys)
         to_do = [row for row in rows.values() if row.state in _TO_DO]
         if to_do and self.journal.is_shared:
-            await self.journal._entries.follow([row.key for row in to_do])
+            await self.journal._store.follow([row.key for row in to_do])
         begun = [item_tasks.begin(row, self._run) for row in to_do]
         try:
             if begun:
@@ -137,7 +137,7 @@ class BatchWorker:
         if (refusal := await self._refusal_of_all()) is not None:
             item_tasks.advance(Phase.NO_CREATES)
             raise refusal
-        return await self.journal._entries.unended(keys)
+        return await self.journal._store.unended(keys)
 
     async def _session_ended(self) -> Exception:
         """Wait until the session is drained or closed, and return the error with which it ends what waits."""
@@ -166,8 +166,8 @@ class BatchWorker:
         item_tasks, throttles = self._open, self._open.context.throttles
         if throttles.refusal is None or throttles.succeeded:
             return None
-        entries = self.journal._entries
-        planned = {project for project, _ in await entries.planned_projects(await entries.last_number())}
+        store = self.journal._store
+        planned = {project for project, _ in await store.planned_projects(await store.last_number())}
         others = planned | item_tasks.projects()
         # After the queries: another set may have raised it meanwhile.
         if item_tasks.phase is Phase.RUNNING and all(throttles.is_refused(project) for project in others):

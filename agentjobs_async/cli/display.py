@@ -195,7 +195,7 @@ async def recent_durations(journal: Journal) -> list[float]:
     Raises:
         JournalError: The journal can't be read.
     """
-    return [seconds for _, seconds, _, has_ended in await journal._entries.durations(_MOST_DURATIONS) if has_ended]
+    return [seconds for _, seconds, _, has_ended in await journal._store.durations(_MOST_DURATIONS) if has_ended]
 
 
 async def longest_queue(journal: Journal, limits: FleetLimits, counts: Mapping[State, int]) -> int:
@@ -206,4 +206,4 @@ async def longest_queue(journal: Journal, limits: FleetLimits, counts: Mapping[S
     """
     if limits.create_rate is None or limits.create_rate.scope == "all":
         return counts[State.PLANNED]
-    return max((await journal._entries.planned_counts()).values(), default=0)
+    return max((await journal._store.planned_counts()).values(), default=0)

@@ -43,7 +43,7 @@ async def _move(context: Context, source: str, target: str) -> int:
         screen.notice("If the old journal can't be opened any more, the same command continues with the move.")
         raise
     async with Journal.open(target, read_only=True) as journal:
-        counts, options = await journal.counts(), options_to(await journal._entries.service())
+        counts, options = await journal.counts(), options_to(await journal._store.service())
         items = sum(counts.values())
         tries = f", with {rows - items} earlier tries" if rows > items else ""
         screen.notice(f"{items} items moved to {journal.name}{tries}: {tally(counts)}.")

@@ -116,7 +116,7 @@ async def sending_of(
                     planned.append(row.item)
                 elif row.state.has_failed and (max_tries is None or row.tries < max_tries):
                     retried.append(row.item)
-            if project_id is None and await opened._entries.service() == EMULATOR:
+            if project_id is None and await opened._store.service() == EMULATOR:
                 project_id = EMULATED_PROJECT
             if project_id is None and any(item.project_id is None for item in tasks.items):
                 raise InvalidInputError(NO_PROJECT)

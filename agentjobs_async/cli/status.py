@@ -114,7 +114,7 @@ async def _show_head(
 async def _show_ways_on(context: Context, journal: Journal, place: str, counts: Mapping[State, int]) -> None:
     """Show what settles, continues or retries items."""
     screen = context.screen
-    service = await journal._entries.service()
+    service = await journal._store.service()
     options = options_to(service)
     if service == EMULATOR:
         show_lost_jobs(screen, counts[State.ACTIVE])
@@ -147,8 +147,8 @@ async def _found(journal: Journal, where: Where) -> _Found:
     for state in State:
         if (where.states is None or state in where.states) and len(rows) < _MOST_ROWS:
             size = _MOST_ROWS - len(rows)
-            rows += await journal._entries.page(0, state=state, where=where, newest=True, size=size)
-    return _Found(rows, await journal._entries.count(where))
+            rows += await journal._store.page(0, state=state, where=where, newest=True, size=size)
+    return _Found(rows, await journal._store.count(where))
 
 
 def _show_found(screen: Screen, found: _Found, where: Where, place: str, *, as_json: bool) -> None:
@@ -201,7 +201,7 @@ async def _view_of(journal: Journal, counts: Mapping[State, int]) -> View:
 async def _end(journal: Journal, expected: Expected, counts: Mapping[State, int]) -> End | None:
     """Return when all items will have ended, by the ages of the oldest jobs; the others count as begun just now."""
     now, limits = time.time(), await journal.limits()
-    rows = await journal._entries.page(0, state=State.ACTIVE, size=_MOST_ACTIVE)
+    rows = await journal._store.page(0, state=State.ACTIVE, size=_MOST_ACTIVE)
     ages = [max(now - (row.created_at or row.updated_at).timestamp(), 0.0) for row in rows]
     younger = counts[State.ACTIVE] + counts[State.SENDING] - len(ages)
     return expected.end(
@@ -226,7 +226,7 @@ async def _show_left_journals(context: Context, *, as_json: bool) -> int:
 async def _show_left(context: Context, path: Path, *, as_json: bool) -> Counter[Outcome]:
     try:
         async with Journal.open(path, read_only=True) as opened:
-            counts, options = await opened.counts(), options_to(await opened._entries.service())
+            counts, options = await opened.counts(), options_to(await opened._store.service())
     except JournalError as error:  # one that is broken hides no other
         context.screen.notice(f"{path}: {described(error)}")
         return Counter({Outcome.ACTIVE: 1})

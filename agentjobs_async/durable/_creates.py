@@ -80,13 +80,13 @@ class Creates:
 
     async def _try_to_send(self, item: ItemRun, create: _Create) -> bool:
         """Send the create as soon as it may go; return false when it is to be tried again later."""
-        entries = self._item_tasks.context.entries
+        store = self._item_tasks.context.store
         try:
-            await entries.take_back()
+            await store.take_back()
             await self._send(item, create)
             if item.over or item.phase >= Phase.NO_CREATES:
                 return True
-            row = (await entries.get_many([item.key]))[item.key]
+            row = (await store.get_many([item.key]))[item.key]
             mine = not await self._following.rows.no_longer_followed([item.key])
         except SessionClosedError as error:
             create.answer(error)
@@ -124,7 +124,7 @@ class Creates:
             await self._record_late(item, ref)
             return True
         create.answer(error)
-        context.entries.leave_claim(item.key, item.claim)  # the next sweep tells of an outcome that was not recorded
+        context.store.leave_claim(item.key, item.claim)  # the next sweep tells of an outcome that was not recorded
         _logger.warning("%r is held back for %.0f s: %s", item.key, _HELD_SECONDS, log_text(error))
         item.set_state(State.PLANNED)  # if it is not, the next claim finds that out
         return item.phase >= Phase.NO_CREATES
@@ -134,7 +134,7 @@ class Creates:
         while True:
             await asyncio.sleep(_HELD_SECONDS)
             try:
-                return await self._item_tasks.context.entries.keep_job(key, ref, last_create.get())
+                return await self._item_tasks.context.store.keep_job(key, ref, last_create.get())
             except JournalError as error:
                 _logger.warning("the job of %r is recorded later: %s", key, error)
 

@@ -17,7 +17,7 @@ from agentjobs_async._polling.updates import Updates
 from agentjobs_async.batch import JournalRow, Outcome, State
 from agentjobs_async.batch._run.item import ends_the_run, record_end, result_of
 from agentjobs_async.batch._store.durable_rows import DurableRows
-from agentjobs_async.batch._store.entries import Entries
+from agentjobs_async.batch._store.row_store import RowStore
 from agentjobs_async.batch.items import context_of, context_text
 from agentjobs_async.batch.states import ENDED
 from agentjobs_async.durable._callback import Callback
@@ -96,7 +96,7 @@ class Following:
     """
 
     session: AgentJobsSession
-    entries: Entries
+    store: RowStore
     rows: DurableRows
     on_change: Callback | None
     on_end: Callback | None
@@ -194,7 +194,7 @@ class Following:
                 return  # the next start follows it
             if isinstance(ended, AgentJob) or not ends_the_run(ended):
                 job_id = None if followed.ref is None else followed.ref.job_id
-                record = partial(record_end, self.entries, followed.key, job_id, ended, followed.polls)
+                record = partial(record_end, self.store, followed.key, job_id, ended, followed.polls)
                 # A sweep may find the end in the row before this task knows that it is there.
                 followed.is_recorded = True
                 outcome, row = await _retried(record)
@@ -224,7 +224,7 @@ class Following:
 
     async def _tell_row(self, followed: Followed, row: JournalRow) -> None:
         """Call `on_end` with an end as the journal has it, or a job as the service has it, if that answers in time."""
-        ended = end_of_row(row, followed.ref, await _retried(partial(self.entries.refusal, row.key)))
+        ended = end_of_row(row, followed.ref, await _retried(partial(self.store.refusal, row.key)))
         if isinstance(ended, AgentJob):
             resumed_from.set(row.traceparent)
             # A wait, since its polls keep to the budget: very many ends may be told at once.

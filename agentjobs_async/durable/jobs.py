@@ -20,7 +20,7 @@ from agentjobs_async.batch import BatchItem, Journal, JournalRow, Rows, State, W
 from agentjobs_async.batch._run.context import Phase
 from agentjobs_async.batch._run.tasks import GRACE_SECONDS, check_session_and_journal, noted_on, open_run
 from agentjobs_async.batch._store.durable_rows import DurableRows
-from agentjobs_async.batch._store.entries import Entries
+from agentjobs_async.batch._store.row_store import RowStore
 from agentjobs_async.batch.items import checked_item, checked_key
 from agentjobs_async.durable._callback import Callback
 from agentjobs_async.durable._creates import Creates
@@ -40,7 +40,7 @@ _PAGE_KEYS: Final = 500  # in one statement
 _RELEASING_SECONDS: Final = 1.0  # a database that does not answer must not hold up the end of the process
 _FIRST_LOOK_SECONDS, _LONGEST_LOOK_SECONDS = 0.05, 1.0  # at a row whose create another process is sending
 
-_FOLLOWED: Final[WeakSet[Entries]] = WeakSet()
+_FOLLOWED: Final[WeakSet[RowStore]] = WeakSet()
 """The open journals that durable jobs follow: two at once would both follow what their common owner has."""
 
 _logger: Final = logging.getLogger("agentjobs_async.durable")
@@ -110,22 +110,22 @@ class DurableJobs:
         """
         if self._is_open or self._closed:
             raise InvalidInputError("durable jobs are entered once: make new ones")
-        entries = self._entries = self._journal._entries
-        if entries in _FOLLOWED:
+        store = self._store = self._journal._store
+        if store in _FOLLOWED:
             advice = "share them, or open it a second time" if self._journal.is_shared else "share them"
             raise InvalidInputError(f"other durable jobs of this process follow the journal: {advice}")
-        _FOLLOWED.add(entries)
+        _FOLLOWED.add(store)
         try:
             self._item_tasks = await open_run(
                 self._session, self._journal, {"timeout": None}, "durable", other_service=self._other_service
             )
         except BaseException:
-            _FOLLOWED.discard(entries)
+            _FOLLOWED.discard(store)
             raise
         self._is_open = True
         patience = self._opened.owner_timeout if self._journal.is_shared else None
-        self._rows = DurableRows(entries, patience, tells=self._on_end is not None)
-        of_run = self._item_tasks.context.entries
+        self._rows = DurableRows(store, patience, tells=self._on_end is not None)
+        of_run = self._item_tasks.context.store
         self._following = Following(self._session, of_run, self._rows, self._on_change, self._on_end, self._least_gap)
         self._creates = Creates(self._item_tasks, self._following)
         try:
@@ -190,7 +190,7 @@ class DurableJobs:
         if project_id is None:
             raise InvalidInputError("project_id is missing: pass it to submit or to the session")
         self._check_open()
-        self._entries.check_text("prompt", prompt)
+        self._store.check_text("prompt", prompt)
         wait_for_create = checked_flag("wait_for_create", wait_for_create)
         # In a task of its own: a cancellation between the plan and the create would leave a row that nothing sends.
         task = asyncio.get_running_loop().create_task(self._submit(item, wait_for_create=wait_for_create))
@@ -209,7 +209,7 @@ class DurableJobs:
             InvalidInputError: It can be no key: not a string of 1 to 512 characters, without control characters.
         """
         self._check_open()
-        row = await self._entries.newest(checked_key(key))
+        row = await self._store.newest(checked_key(key))
         return None if row is None else self._following.entry(row)
 
     async def active(self, where: Where | None = None) -> list[DurableEntry]:
@@ -235,7 +235,7 @@ class DurableJobs:
             JournalError: The journal can't be read or written.
         """
         self._check_open()
-        newest = await self._entries.newest(checked_key(key))
+        newest = await self._store.newest(checked_key(key))
         key = key if newest is None else newest.key
         delays = _looks()
         while not (unfollowed := await self._unfollowed(key)) and (state := await self._rows.followed_state(key)):
@@ -301,7 +301,7 @@ class DurableJobs:
         if not mine:
             row = await self._answered_elsewhere(row)
         # The create may have ended since the row was read; and it may be retried.
-        newest = await self._entries.newest(item.key)
+        newest = await self._store.newest(item.key)
         return self._following.entry(newest or row)
 
     def _submitted(self, task: asyncio.Task[DurableEntry]) -> None:
@@ -317,7 +317,7 @@ class DurableJobs:
                 await asyncio.sleep(next(delays))
             if scope.reason is not None:
                 raise scope.reason
-            row = (await self._entries.get_many([row.key]))[row.key]
+            row = (await self._store.get_many([row.key]))[row.key]
             if row.state is State.ABANDONED:
                 raise abandoned_error(row)
         return row
@@ -338,7 +338,7 @@ class DurableJobs:
 
         A claim that was cancelled before its answer came leaves a row that is `sending`, and that nothing sends.
         """
-        own = bool(await self._entries.take_back()) or own
+        own = bool(await self._store.take_back()) or own
         async for row in Rows(partial(self._rows.take_over, own=own)):
             self._take_up(row)
 
@@ -407,7 +407,7 @@ class DurableJobs:
         try:
             await self._following.close(max(until - asyncio.get_running_loop().time(), 0.0))
         finally:
-            _FOLLOWED.discard(self._entries)
+            _FOLLOWED.discard(self._store)
             if self._journal.is_shared:
                 # If it fails, others take the rows over once this owner's heartbeats have stopped for long enough.
                 with suppress(JournalError, TimeoutError):

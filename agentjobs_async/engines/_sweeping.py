@@ -92,7 +92,7 @@ class Sweep:
         Such an item was resolved or planned again, or came with a journal that was moved here. Or its owner stalled, it
         became unknown, its chunk ended without it, and the response to its create arrived after all.
         """
-        found = await self._journal._entries.unfollowed(self._journal._opened.owner_timeout, self._after, _MOST_ITEMS)
+        found = await self._journal._store.unfollowed(self._journal._opened.owner_timeout, self._after, _MOST_ITEMS)
         self._after = found[-1][0] if len(found) == _MOST_ITEMS else 0
         keys = [key for _, key in found]
         queued = await self._queued(keys) if keys else frozenset[str]()

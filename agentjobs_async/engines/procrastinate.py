@@ -58,7 +58,7 @@ async def submit(
         JournalError: The database cannot be reached or written.
     """
     refused: Refusals = []
-    planner = Planner(journal._entries, project_id)
+    planner = Planner(journal._store, project_id)
     remaining = iter(items)
     while page := list(islice(remaining, _PAGE)):
         plan = await planner.plan(page)
@@ -82,7 +82,7 @@ async def defer(keys: Sequence[str], *, journal: Journal, chunk: int = 100) -> i
         JournalError: The database cannot be reached or written.
     """
     checked_count("chunk", chunk, most=_PAGE)
-    open_keys = await journal._entries.unended(checked_keys(keys))
+    open_keys = await journal._store.unended(checked_keys(keys))
     async with _opened(QueueConnector(journal._opened.connect_arguments())) as app:
         with queue_errors():
             await hand_out(app, open_keys, chunk)

@@ -108,7 +108,7 @@ async def plain_rows(journal: Journal) -> list[JournalRow]:
     """Return the rows that are shown to who has no scripts: the first ones of those that need a person, each whole."""
     rows: list[JournalRow] = []
     for state in _PLAIN_STATES:
-        rows += await journal._entries.page(0, state=state, newest=True, size=_PLAIN_ROWS - len(rows))
+        rows += await journal._store.page(0, state=state, newest=True, size=_PLAIN_ROWS - len(rows))
     lengths = accumulate(len(row.prompt) + len(row.error or "") for row in rows)
     return [row for row, length in zip(rows, lengths, strict=True) if row is rows[0] or length <= _PLAIN_CHARACTERS]
 

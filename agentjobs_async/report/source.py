@@ -36,4 +36,4 @@ class Source:
             InvalidInputError: The journal is not open.
             JournalError: The journal can't be read.
         """
-        return cls(journal, prompts, options_to(await journal._entries.service()))
+        return cls(journal, prompts, options_to(await journal._store.service()))

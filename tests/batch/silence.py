@@ -48,10 +48,10 @@ async def stop_beating(journal: Journal) -> None:
     await heartbeat.rest()
     # What was asked before may still be executed: a sign of life, and a sweep, which would find its own owner dead.
     await heartbeat._database.flush()
-    await until_done({*journal._entries._database._reading})
+    await until_done({*journal._store._database._reading})
 
 
 def record_silence(database: str, journal: Journal) -> None:
     """Record that an owner gave no sign of life for long."""
-    owner = journal._entries.owner
+    owner = journal._store.owner
     execute(database, f"UPDATE agentjobs_owners SET seen_at = 0 WHERE owner = '{owner}'")  # noqa: S608 - our own name

@@ -33,8 +33,8 @@ from agentjobs_async._loop.shutdown import Shutdown
 from agentjobs_async._polling.pace import PollLimits
 from agentjobs_async.batch import BatchItem, BatchResult, Journal, JournalRow, State, run_batch
 from agentjobs_async.batch._store.connections import AnyConnection
-from agentjobs_async.batch._store.entries import Entries
-from agentjobs_async.batch._store.schema import ENTRIES
+from agentjobs_async.batch._store.row_store import RowStore
+from agentjobs_async.batch._store.schema import ITEMS
 from agentjobs_async.errors import NotSentReason
 
 FOREVER = 1e9
@@ -63,7 +63,7 @@ def unused(journal: Journal) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         for name in ("read", "write"):
-            patch.setattr(journal._entries._database, name, refuse)
+            patch.setattr(journal._store._database, name, refuse)
         yield
 
 
@@ -105,12 +105,12 @@ def unknown() -> AgentJobsError:
 
 
 async def state_of(journal: Journal, key: str) -> State:
-    return (await journal._entries.get_many([key]))[key].state
+    return (await journal._store.get_many([key]))[key].state
 
 
-async def claim_of(entries: Entries, key: str) -> str:
+async def claim_of(store: RowStore, key: str) -> str:
     """Return the claim under which a row was sent last; an empty text if it has none."""
-    claims = await entries._database.read(select(ENTRIES.c.claim).where(ENTRIES.c.key == key))
+    claims = await store._database.read(select(ITEMS.c.claim).where(ITEMS.c.key == key))
     return claims[0][0] or ""
 
 
@@ -268,7 +268,7 @@ def outcomes(results: Iterable[BatchResult]) -> dict[str, str]:
 
 def set_clock(journal: Journal, seconds: float) -> None:
     """Let a journal's clock stand at this time."""
-    journal._entries._clock = lambda: seconds
+    journal._store._clock = lambda: seconds
 
 
 def hang(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
@@ -281,7 +281,7 @@ def hang(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
         await asyncio.Event().wait()
         return True
 
-    monkeypatch.setattr(journal._entries, "mark_created", created)
+    monkeypatch.setattr(journal._store, "mark_created", created)
     return asked
 
 

@@ -20,8 +20,8 @@ from sqlalchemy import Connection, select
 from agentjobs_async import AgentJob, InvalidInputError, JobRef, JournalError, NotFoundError, SessionClosedError
 from agentjobs_async.batch import BatchItem, Journal, State, Where
 from agentjobs_async.batch._monitoring import workers_of
-from agentjobs_async.batch._store.entries import Seen
-from agentjobs_async.batch._store.schema import APPLICATION, ENTRIES
+from agentjobs_async.batch._store.row_store import Seen
+from agentjobs_async.batch._store.schema import APPLICATION, ITEMS
 from tests.batch.stage import NO_KEYS, claim_of, connected, items, rows_of, set_pragma, states, unused
 from tests.cli.stage import Child
 from tests.contract.children import ROOT, environment
@@ -41,7 +41,7 @@ async def refused(path: Path, **settings: Any) -> JournalError:
 async def sending(journal: Journal, *keys: str) -> None:
     """Bring rows into the state of a create under way."""
     for key in keys:
-        assert await journal._entries.claim(key)
+        assert await journal._store.claim(key)
 
 
 async def test_rows(journal: Journal) -> None:
@@ -135,7 +135,7 @@ async def test_resolve(journal: Journal) -> None:
     await journal.add(items(4))
     await sending(journal, "k0", "k1", "k2")
     for key in ("k0", "k1"):
-        await journal._entries.mark_unknown(key, ValueError("broke"), claim=await claim_of(journal._entries, key))
+        await journal._store.mark_unknown(key, ValueError("broke"), claim=await claim_of(journal._store, key))
     await journal.resolve("k0", job_id="job_9")
     await journal.resolve("k1", send_again=True)
     assert states([row async for row in journal.rows()]) == {
@@ -147,7 +147,7 @@ async def test_resolve(journal: Journal) -> None:
     for key, words in {"k0": "active", "k2": "sending", "k3": "planned", "k4": "no item"}.items():
         with pytest.raises(InvalidInputError, match=words):
             await journal.resolve(key, send_again=True)
-    await journal._entries.mark_unknown("k2", ValueError("broke"), claim=await claim_of(journal._entries, "k2"))
+    await journal._store.mark_unknown("k2", ValueError("broke"), claim=await claim_of(journal._store, "k2"))
     await journal.resolve("k2", job_id=JobRef("web", "a/job_8"))
     row = (await journal.rows(State.ACTIVE))[1]
     assert (row.project_id, row.job_id) == ("web", "a/job_8")
@@ -159,22 +159,22 @@ async def test_resolve(journal: Journal) -> None:
 
 async def test_a_wrong_id_is_corrected(journal: Journal) -> None:
     """Another id replaces one that was given before, until the job has ended; the wrong one's end changes nothing."""
-    entries = journal._entries
+    store = journal._store
     await journal.add(items(2))
     await sending(journal, "k0", "k1")
-    await entries.mark_unknown("k0", ValueError("broke"), claim=await claim_of(entries, "k0"))
-    await entries.mark_created("k1", JobRef("docs", "its own"))
+    await store.mark_unknown("k0", ValueError("broke"), claim=await claim_of(store, "k0"))
+    await store.mark_created("k1", JobRef("docs", "its own"))
     wrong, right = JobRef("docs", "wrong"), JobRef("web", "right")
     for ref in (wrong, right):
         await journal.resolve("k0", job_id=ref)
     with pytest.raises(InvalidInputError, match="k0 is active"):
         await journal.resolve("k0", send_again=True)
     ended = AgentJob("wrong", "docs", "failed")
-    assert not await entries.mark_ended("k0", ended, 1)
-    assert not await entries.mark_gone("k0", NotFoundError(410), 1, of_job="wrong")
+    assert not await store.mark_ended("k0", ended, 1)
+    assert not await store.mark_gone("k0", NotFoundError(410), 1, of_job="wrong")
     (row,) = [row for row in await journal.rows() if row.key == "k0"]
     assert (row.state, row.project_id, row.job_id) == ("active", "web", "right")
-    assert await entries.mark_ended("k0", AgentJob("right", "web", "completed"), 1)
+    assert await store.mark_ended("k0", AgentJob("right", "web", "completed"), 1)
     for key in ("k0", "k1"):
         with pytest.raises(InvalidInputError, match="nothing to resolve"):
             await journal.resolve(key, job_id="another")
@@ -184,7 +184,7 @@ async def let_refuse(journal: Journal, *keys: str) -> None:
     """Let the server refuse the creates of planned rows."""
     await sending(journal, *keys)
     for key in keys:
-        await journal._entries.mark_rejected(key, ValueError("no"), claim=await claim_of(journal._entries, key))
+        await journal._store.mark_rejected(key, ValueError("no"), claim=await claim_of(journal._store, key))
 
 
 async def test_retry(journal: Journal) -> None:
@@ -194,14 +194,14 @@ async def test_retry(journal: Journal) -> None:
     """
     await journal.add([BatchItem("a", "x", "web", {"row": 1}), BatchItem("b", "x")], project_id="docs")
     await sending(journal, "a")
-    await journal._entries.mark_rejected("a", ValueError("no"), claim=await claim_of(journal._entries, "a"))
+    await journal._store.mark_rejected("a", ValueError("no"), claim=await claim_of(journal._store, "a"))
     assert await journal.retry("a") == "a#2"
     with pytest.raises(InvalidInputError, match="tried again before, as a#2"):
         await journal.retry("a")
     with pytest.raises(InvalidInputError, match="b is planned"):
         await journal.retry("b")
     await sending(journal, "a#2")
-    await journal._entries.mark_rejected("a#2", ValueError("no"), claim=await claim_of(journal._entries, "a#2"))
+    await journal._store.mark_rejected("a#2", ValueError("no"), claim=await claim_of(journal._store, "a#2"))
     assert await journal.retry("a#2") == "a#3"
     rows = {row.key: row async for row in journal.rows(all_tries=True)}
     assert (rows["a"].state, rows["a#3"].prompt, rows["a#3"].project_id) == ("rejected", "x", "web")
@@ -212,9 +212,9 @@ async def test_retry(journal: Journal) -> None:
         ("a", 3, None, {"row": 1}),
     ]
     await sending(journal, "a#3")
-    await journal._entries.mark_unknown("a#3", ValueError("broke"), claim=await claim_of(journal._entries, "a#3"))
+    await journal._store.mark_unknown("a#3", ValueError("broke"), claim=await claim_of(journal._store, "a#3"))
     await journal.resolve("a#3", send_again=True)
-    row = (await journal._entries.get_many(["a#3"]))["a#3"]
+    row = (await journal._store.get_many(["a#3"]))["a#3"]
     assert (row.tries, row.sent_at, row.planned_at is None) == (4, None, False)
 
 
@@ -267,11 +267,11 @@ async def test_abandon(journal: Journal) -> None:
     """What is planned, active or unknown can be given up, which says so, and is sent again only by its key."""
     await journal.add(items(5))
     await sending(journal, "k0", "k1", "k2", "k3")
-    await journal._entries.mark_created("k0", JobRef("docs", "job_0"))
-    await journal._entries.record_error("k0", ValueError("an odd status"), 1, of_job=None)
+    await journal._store.mark_created("k0", JobRef("docs", "job_0"))
+    await journal._store.record_error("k0", ValueError("an odd status"), 1, of_job=None)
     for key in ("k1", "k3"):
-        await journal._entries.mark_unknown(key, ValueError("broke"), claim=await claim_of(journal._entries, key))
-    await journal._entries.mark_created("k3", JobRef("docs", "job_3"))
+        await journal._store.mark_unknown(key, ValueError("broke"), claim=await claim_of(journal._store, key))
+    await journal._store.mark_created("k3", JobRef("docs", "job_3"))
     for key in ("k0", "k1", "k3", "k4"):
         await journal.abandon(key)
     rows = {row.key: row for row in await journal.rows()}
@@ -289,25 +289,25 @@ async def test_abandon(journal: Journal) -> None:
     with pytest.raises(InvalidInputError, match="by its key"):
         await journal.retry(where=Where(states={"abandoned"}))
     assert await journal.retry("k1") == "k1#2"
-    assert not await journal._entries.mark_created("k1", JobRef("docs", "late"))
+    assert not await journal._store.mark_created("k1", JobRef("docs", "late"))
     assert await journal.retry("k4") == "k4#2"
 
 
 async def test_each_change_has_its_time(journal: Journal) -> None:
     """Any change of a row that is shown has its time, also where the row was only seen, or tried again."""
-    entries = journal._entries
-    changed_at = select(ENTRIES.c.changed_at).where(ENTRIES.c.key == "k0")
+    store = journal._store
+    changed_at = select(ITEMS.c.changed_at).where(ITEMS.c.key == "k0")
     times: list[float] = []
 
     async def happened(change: Awaitable[object]) -> None:
         await change
-        times.append((await entries._database.read(changed_at))[0][0])
+        times.append((await store._database.read(changed_at))[0][0])
 
     await happened(journal.add(items(1)))
     await happened(sending(journal, "k0"))
-    await happened(entries.mark_created("k0", JobRef("docs", "job_0")))
-    await happened(entries.record_seen([Seen("k0", 0.0, 1)]))
-    await happened(entries.mark_ended("k0", AgentJob("job_0", "docs", "failed"), 1))
+    await happened(store.mark_created("k0", JobRef("docs", "job_0")))
+    await happened(store.record_seen([Seen("k0", 0.0, 1)]))
+    await happened(store.mark_ended("k0", AgentJob("job_0", "docs", "failed"), 1))
     await happened(journal.retry("k0"))
     assert times == sorted(set(times))
 
@@ -379,7 +379,7 @@ async def test_one_owner_among_processes(file_journal: Journal, path: Path) -> N
     copy_directory(path)
     assert await second(path) == ["locked", "['k0', 'k1']"]
     assert (await refused(path)).reason == "locked"
-    assert await file_journal._entries.claim("k0")
+    assert await file_journal._store.claim("k0")
     await file_journal.aclose()
     assert await second(path) == ["owned", "['k0', 'k1']"]
 
@@ -392,7 +392,7 @@ def copy_directory(path: Path) -> None:
 async def look_by_other_means(path: Path) -> None:
     """Read the journal in another process that knows it only as a database of SQLite."""
     script = (
-        "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute('SELECT 1 FROM agentjobs_entries'); c.close()"
+        "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute('SELECT 1 FROM agentjobs_items'); c.close()"
     )
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", script, str(path))
     assert await process.wait() == 0
@@ -401,11 +401,11 @@ async def look_by_other_means(path: Path) -> None:
 async def test_a_log_taken_away(file_journal: Journal, path: Path) -> None:
     """Nothing more is claimed once a foreign program took the log away, which it can after a copy of the directory."""
     await file_journal.add(items(2))
-    assert await file_journal._entries.claim("k0")
+    assert await file_journal._store.claim("k0")
     copy_directory(path)
     await look_by_other_means(path)
     with pytest.raises(JournalError, match="wal was moved, removed") as caught:
-        await file_journal._entries.claim("k1")
+        await file_journal._store.claim("k1")
     assert caught.value.reason == "locked"
     await file_journal.aclose()
     assert states(await rows_of(path)) == {"k0": "sending", "k1": "planned"}
@@ -429,7 +429,7 @@ async def test_no_lock_is_lost(file_journal: Journal, path: Path) -> None:
     assert len(await rows_of(path)) == 1
     await look_by_other_means(path)
     assert path.with_name("run.db-wal").stat().st_size
-    assert await file_journal._entries.claim("k0")
+    assert await file_journal._store.claim("k0")
     assert states(await rows_of(path)) == {"k0": "sending"}
 
 
@@ -475,7 +475,7 @@ def _scribbled(path: Path) -> None:
 def _foreign(path: Path) -> None:
     path.unlink()
     connection = sqlite3.connect(path)
-    connection.execute("CREATE TABLE agentjobs_entries (key TEXT)")
+    connection.execute("CREATE TABLE agentjobs_items (key TEXT)")
     connection.commit()
     connection.close()
 
@@ -562,7 +562,7 @@ async def test_a_missing_table(path: Path) -> None:
     """A journal that lacks its table is broken."""
     async with Journal.open(path):
         pass
-    apply_fault(path, "DROP TABLE agentjobs_entries")
+    apply_fault(path, "DROP TABLE agentjobs_items")
     assert (await refused(path)).reason == "corrupt"
 
 
@@ -613,7 +613,7 @@ async def test_full_disk(path: Path) -> None:
         leaving.cancel()
         # What fits goes on, beside what does not.
         claim, big = await asyncio.gather(
-            journal._entries.claim("k0"),
+            journal._store.claim("k0"),
             journal.add([BatchItem("big", "x" * 100_000)], project_id="docs"),
             return_exceptions=True,
         )
@@ -693,7 +693,7 @@ async def test_a_cancelled_writer(path: Path, monkeypatch: pytest.MonkeyPatch) -
         adding = asyncio.ensure_future(journal.add(items(3)))
         await committing.wait()
         database._changes.writer.cancel()
-        for writing in (adding, journal._entries.claim("k0")):
+        for writing in (adding, journal._store.claim("k0")):
             with pytest.raises(JournalError, match="writer was cancelled"):
                 await writing
     assert states(await rows_of(path)) == {"k0": "planned", "k1": "planned"}
@@ -703,9 +703,9 @@ async def test_a_cancelled_writer(path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 async def test_closed_under_somebody(journal: Journal) -> None:
     """Who still holds the rows of a closed journal gets an error, and opens nothing again."""
-    entries = journal._entries
+    store = journal._store
     await journal.aclose()
-    for call in (entries.claim("k0"), entries.counts()):
+    for call in (store.claim("k0"), store.counts()):
         with pytest.raises(JournalError, match="closed meanwhile"):
             await call
 
@@ -755,10 +755,10 @@ async def test_illegible_cells(path: Path) -> None:
     found = {}
     for cell in ILLEGIBLE:
         path.write_bytes(whole)  # noqa: ASYNC240 - a test's own file
-        apply_fault(path, f"UPDATE agentjobs_entries SET {cell}")  # noqa: S608 - one of those above
+        apply_fault(path, f"UPDATE agentjobs_items SET {cell}")  # noqa: S608 - one of those above
         with pytest.raises(JournalError) as caught:
             async with Journal.open(path) as journal:
-                await journal._entries.sent_ages(60, 10)
+                await journal._store.sent_ages(60, 10)
                 await journal.rows()
         found[cell] = (caught.value.reason, "secret" in str(caught.value), caught.value.__context__)
     assert found == dict.fromkeys(ILLEGIBLE, ("corrupt", False, None))
@@ -768,7 +768,7 @@ async def test_an_unknown_state(path: Path) -> None:
     """A state of no meaning is found by who is at work already, too."""
     async with Journal.open(path) as journal:
         await journal.add(items(1))
-        apply_fault(path, "UPDATE agentjobs_entries SET state = 'weird'")
+        apply_fault(path, "UPDATE agentjobs_items SET state = 'weird'")
         with pytest.raises(JournalError) as caught:
             await journal.counts()
         assert caught.value.reason == "corrupt"

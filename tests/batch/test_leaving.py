@@ -62,10 +62,10 @@ OUTAGES: list[Callable[[Wire], Awaitable[None]]] = [silent, Wire.tear]
 
 def asking(journal: Journal) -> list[asyncio.Future[object]]:
     """Ask for a lot at once: changes, claims and reads."""
-    entries = journal._entries
+    store = journal._store
     asked: list[Awaitable[object]] = [
-        *(entries.mark_created(f"k{number}", JobRef("docs", f"job_{number}")) for number in range(20)),
-        *(entries.claim(f"k{number}") for number in range(20, 25)),
+        *(store.mark_created(f"k{number}", JobRef("docs", f"job_{number}")) for number in range(20)),
+        *(store.claim(f"k{number}") for number in range(20, 25)),
         *(journal.counts() for _ in range(20)),
     ]
     return [asyncio.ensure_future(one) for one in asked]

@@ -106,9 +106,9 @@ async def test_unknown_items_of_an_earlier_run(virtual_journal: Journal) -> None
     await run(service, items(1), virtual_journal)
     await asyncio.sleep(400)
     await virtual_journal.add(items(2, first=1))
-    await virtual_journal._entries.claim("k1")
+    await virtual_journal._store.claim("k1")
     job = await service.create_job("p1", timeout=1.0, retry=False, label="k1")
-    assert await virtual_journal._entries.mark_created("k1", job.ref)
+    assert await virtual_journal._store.mark_created("k1", job.ref)
     before = wall()
     async with run_batch(service.session, (), journal=virtual_journal, max_active=1) as batch:
         assert (await anext(batch)).item.key == "k1"
@@ -245,7 +245,7 @@ async def test_a_wrong_key_ends_an_endless_source(file_journal: Journal) -> None
 
 async def test_an_item_that_ends_a_silence(file_journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     """A source whose item is being planned is no longer silent: what the server refuses meanwhile ends no run."""
-    plan = file_journal._entries.plan
+    plan = file_journal._store.plan
 
     async def slowly(*arguments: Any) -> Any:
         await asyncio.sleep(1)
@@ -256,7 +256,7 @@ async def test_an_item_that_ends_a_silence(file_journal: Journal, monkeypatch: p
         await asyncio.sleep(3)
         yield BatchItem("b0", "b0", "b")
 
-    monkeypatch.setattr(file_journal._entries, "plan", slowly)
+    monkeypatch.setattr(file_journal._store, "plan", slowly)
     service = Service(lambda _, project, __: refused_key() if project == "a" else None, takes=2.5)
     assert outcomes(await failing(AuthError, service, source(), file_journal)) == {"b0": "completed"}
 

@@ -24,7 +24,7 @@ from agentjobs_async import (
     WaitTimeoutError,
 )
 from agentjobs_async.batch import BatchItem, BatchWorker, FleetLimits, Journal, JournalRow, Rate, State, run_batch
-from agentjobs_async.batch._store.entries import Entries
+from agentjobs_async.batch._store.row_store import RowStore
 from tests.batch.stage import (
     FOREVER,
     FakeSession,
@@ -216,7 +216,7 @@ async def test_what_no_try_would_mend(file_journal: Journal) -> None:
 def delay(journal: Journal, move: str, key: str, *, until: str, patch: pytest.MonkeyPatch) -> None:
     """Let a move of `key` wait until another row has made the move `until`."""
     moved = asyncio.Event()
-    first, second = getattr(journal._entries, until), getattr(journal._entries, move)
+    first, second = getattr(journal._store, until), getattr(journal._store, move)
 
     async def told(*arguments: Any, **settings: Any) -> Any:
         done = await first(*arguments, **settings)
@@ -229,8 +229,8 @@ def delay(journal: Journal, move: str, key: str, *, until: str, patch: pytest.Mo
             await asyncio.sleep(0.01)
         return await second(moving, *rest, **settings)
 
-    patch.setattr(journal._entries, until, told)
-    patch.setattr(journal._entries, move, delayed)
+    patch.setattr(journal._store, until, told)
+    patch.setattr(journal._store, move, delayed)
 
 
 @pytest.mark.parametrize("late", ["claim", "429"])
@@ -432,14 +432,14 @@ async def test_leaving_early_leaves_no_task(file_journal: Journal) -> None:
 
 async def test_full_journal_stops_the_planning(file_journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     """An item that can't be planned ends the run with a JournalError, after those before it."""
-    real = file_journal._entries.plan
+    real = file_journal._store.plan
 
     async def full(page: Sequence[BatchItem], mark: str, project_id: str | None) -> dict[str, JournalRow]:
         if any(item.key == "k2" for item in page):
             raise JournalError("no room", "full")
         return await real(page, mark, project_id)
 
-    monkeypatch.setattr(file_journal._entries, "plan", full)
+    monkeypatch.setattr(file_journal._store, "plan", full)
     session = FakeSession()
     results = await failing(JournalError, session, items(50), file_journal, max_active=1)
     assert [result.item.key for result in results] == ["k0", "k1"]
@@ -448,14 +448,14 @@ async def test_full_journal_stops_the_planning(file_journal: Journal, monkeypatc
 
 async def test_a_row_that_somebody_else_claimed(file_journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     """A row that is not planned any more when its turn comes is left to whoever took it."""
-    real = file_journal._entries.claim
+    real = file_journal._store.claim
 
     async def late(key: str) -> Any:
         if key == "k1":
             assert await real(key)
         return await real(key)
 
-    monkeypatch.setattr(file_journal._entries, "claim", late)
+    monkeypatch.setattr(file_journal._store, "claim", late)
     session = FakeSession()
     results = await run(session, items(3), file_journal, create_rate=Rate(2, per=1000))
     assert outcomes(results) == {"k0": "completed", "k2": "completed"}
@@ -470,7 +470,7 @@ async def test_an_id_whose_row_was_changed(
     async def changed(key: str, ref: object, *_: object) -> None:
         del key, ref
 
-    monkeypatch.setattr(file_journal._entries, "mark_created", changed)
+    monkeypatch.setattr(file_journal._store, "mark_created", changed)
     with pytest.raises(JournalError, match=r"'k0' is docs~\.job_0") as caught:
         await run(FakeSession(), items(1), file_journal)
     assert caught.value.reason == "locked"
@@ -483,8 +483,8 @@ async def test_an_id_whose_row_was_abandoned(file_journal: Journal) -> None:
     session.answers = {"p0": [5.0]}
     running = asyncio.create_task(run(session, items(2), file_journal))
     await session.creates(2)
-    await file_journal._entries.mark_unknown(
-        "k0", ValueError("its owner counted as dead"), claim=await claim_of(file_journal._entries, "k0")
+    await file_journal._store.mark_unknown(
+        "k0", ValueError("its owner counted as dead"), claim=await claim_of(file_journal._store, "k0")
     )
     await file_journal.abandon("k0")
     results = {result.item.key: result for result in await running}
@@ -588,7 +588,7 @@ async def test_interrupted_items_are_told_once(place: str) -> None:
     async with Journal.open(place) as journal:
         await journal.add(items(3))
         for key in ("k0", "k2"):
-            await journal._entries.claim(key)
+            await journal._store.claim(key)
     session, found = FakeSession(), {"k0": "unknown", "k1": "completed", "k2": "completed"}
     async with Journal.open(place) as journal:
         await journal.resolve("k2", job_id="job_7")
@@ -605,7 +605,7 @@ async def test_resolved_after_it_was_told(path: Path, resolution: dict[str, Any]
     async with Journal.open(path) as journal:
         await journal.add(items(4))
         for key in ("k0", "k1", "k3"):
-            await journal._entries.claim(key)
+            await journal._store.claim(key)
     async with Journal.open(path) as journal:
         for key in ("k0", "k1"):
             await journal.resolve(key, job_id=f"job_{key}")
@@ -645,8 +645,8 @@ async def test_no_key_in_the_journal(file_journal: Journal) -> None:
     session.ends = {"p0": ValueError("x" * 1990 + " the-key-itself")}
     await run(session, items(1), file_journal)
     assert "the-key" not in str((await file_journal.rows())[0].error)
-    link, entries = "https://code.example/the-key-itself", file_journal._entries.of_run(session.mask)
-    assert await entries.mark_ended("k0", AgentJob("job_0", "docs", "completed", pr_link=link), 1)
+    link, store = "https://code.example/the-key-itself", file_journal._store.of_run(session.mask)
+    assert await store.mark_ended("k0", AgentJob("job_0", "docs", "completed", pr_link=link), 1)
     assert (await file_journal.rows())[0].pr_link == "https://code.example/***"
 
 
@@ -710,7 +710,7 @@ async def test_all_lost_ids_are_told(
     async def full(key: str, ref: object, *_: object) -> bool:
         raise JournalError(f"no room for {key} {ref}", "full")
 
-    monkeypatch.setattr(file_journal._entries, "mark_created", full)
+    monkeypatch.setattr(file_journal._store, "mark_created", full)
     session = FakeSession()
     session.answers = {f"p{number}": [0.01 * number] for number in range(4)}
     with pytest.raises(JournalError) as caught:
@@ -769,7 +769,7 @@ async def test_no_id_is_dropped_by_cancelling_twice(
         await asyncio.Event().wait()
 
     with monkeypatch.context() as patch:
-        patch.setattr(file_journal._entries, "flush", flush)
+        patch.setattr(file_journal._store, "flush", flush)
         task = asyncio.create_task(run(FakeSession(), items(9), file_journal, max_active=1))
         await asked.wait()
         task.cancel()
@@ -785,14 +785,14 @@ async def test_an_id_is_written_down_after_a_cancellation(
     file_journal: Journal, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A run that is cancelled while a slow journal takes an id gives it that id, and tells of none."""
-    real, asked = file_journal._entries.mark_created, asyncio.Event()
+    real, asked = file_journal._store.mark_created, asyncio.Event()
 
     async def slow(key: str, ref: JobRef, traceparent: str | None) -> JournalRow | None:
         asked.set()
         await asyncio.sleep(0)
         return await real(key, ref, traceparent)
 
-    monkeypatch.setattr(file_journal._entries, "mark_created", slow)
+    monkeypatch.setattr(file_journal._store, "mark_created", slow)
     task = asyncio.create_task(run(FakeSession(), items(1), file_journal))
     await asked.wait()
     task.cancel()
@@ -810,7 +810,7 @@ async def test_a_journal_that_was_moved(path: Path, name: str) -> None:
         await journal.add(items(1))
         path.with_name(name).rename(path.with_name("moved"))
         with pytest.raises(JournalError) as caught:
-            await journal._entries.claim("k0")
+            await journal._store.claim("k0")
         assert caught.value.reason == "locked"
         with pytest.raises(JournalError):
             await run(session, (), journal)
@@ -844,13 +844,13 @@ async def test_faults_of_a_source(file_journal: Journal) -> None:
 async def test_an_async_source_is_read_in_groups(file_journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     """What an async source has at hand is looked up together, not one by one."""
     await run(FakeSession(), items(400), file_journal)
-    looked_up, real = [], file_journal._entries.get_many
+    looked_up, real = [], file_journal._store.get_many
 
     async def named(keys: Sequence[str]) -> dict[str, JournalRow]:
         looked_up.append(len(keys))
         return await real(keys)
 
-    monkeypatch.setattr(file_journal._entries, "get_many", named)
+    monkeypatch.setattr(file_journal._store, "get_many", named)
 
     async def source() -> AsyncIterator[BatchItem]:
         for item in items(400):
@@ -866,7 +866,7 @@ async def test_counts_after_the_block(journal: Journal) -> None:
     async with run_batch(session.session, items(200), journal=journal, max_active=40):
         await session.creates(20)
     after = await journal.counts()
-    await journal._entries.flush()
+    await journal._store.flush()
     assert await journal.counts() == after
 
 
@@ -947,10 +947,10 @@ async def test_polls_per_second_of_a_run_that_does_not_begin(
 ) -> None:
     """A run that fails before its block is entered leaves no limit on the session."""
 
-    async def broken(_entries: Entries, _seconds: float, _most: int) -> None:
+    async def broken(_store: RowStore, _seconds: float, _most: int) -> None:
         raise JournalError("the disk is gone", "io")
 
-    monkeypatch.setattr(Entries, "unknown_ages", broken)
+    monkeypatch.setattr(RowStore, "unknown_ages", broken)
     session = FakeSession()
     await file_journal.set_limits(FleetLimits(polls_per_second=3.0))
     with pytest.raises(JournalError, match="the disk is gone"):
@@ -961,7 +961,7 @@ async def test_polls_per_second_of_a_run_that_does_not_begin(
 async def test_claim_that_an_earlier_run_left(file_journal: Journal) -> None:
     """A row whose claim an earlier run on the same open journal left without an answer is sent: nothing was."""
     await file_journal.add(items(1))
-    claiming = asyncio.create_task(file_journal._entries.claim("k0"))
+    claiming = asyncio.create_task(file_journal._store.claim("k0"))
     await asyncio.sleep(0)
     claiming.cancel()
     await asyncio.wait([claiming])

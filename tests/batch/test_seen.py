@@ -8,7 +8,7 @@ from tenacity import wait_fixed
 
 from agentjobs_async import AgentJob, JobRef, JobTracker, JournalError, PollPolicy
 from agentjobs_async.batch import BatchWorker, Journal, JournalRow
-from agentjobs_async.batch._store.entries import Entries, Seen
+from agentjobs_async.batch._store.row_store import RowStore, Seen
 from tests.batch.stage import PolledSession, items, run
 
 pytestmark = pytest.mark.looptime
@@ -27,13 +27,13 @@ async def session() -> AsyncIterator[PolledSession]:
 def writes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many rows each write of them recorded as seen."""
     written: list[int] = []
-    real = Entries.record_seen
+    real = RowStore.record_seen
 
-    async def record_seen(self: Entries, seen: list[Seen]) -> None:
+    async def record_seen(self: RowStore, seen: list[Seen]) -> None:
         written.append(len(seen))
         await real(self, seen)
 
-    monkeypatch.setattr(Entries, "record_seen", record_seen)
+    monkeypatch.setattr(RowStore, "record_seen", record_seen)
     return written
 
 
@@ -75,10 +75,10 @@ async def test_a_journal_that_fails(
 ) -> None:
     """A run goes on when the journal can't take it for a moment: nothing depends on it."""
 
-    async def fail(self: Entries, seen: list[Seen]) -> None:
+    async def fail(self: RowStore, seen: list[Seen]) -> None:
         raise JournalError(f"no room for {self.owner} and {len(seen)}", "full")
 
-    monkeypatch.setattr(Entries, "record_seen", fail)
+    monkeypatch.setattr(RowStore, "record_seen", fail)
     (result,) = await run(session, items(1), virtual_journal)
     assert str(result.outcome) == "completed"
 

@@ -14,7 +14,7 @@ NOW = 1_000_000.0
 
 async def filled(journal: Journal) -> Journal:
     """Plan and end some items: one each hour, the last one now."""
-    entries = journal._entries
+    store = journal._store
     ends = {"done": "completed", "broken": "failed", "old": "archived"}
     planned = [
         BatchItem("done", "Document the API", "docs"),
@@ -28,14 +28,14 @@ async def filled(journal: Journal) -> Journal:
         await journal.add([item])
         if item.key == "planned":
             continue
-        await entries.claim(item.key)
+        await store.claim(item.key)
         if item.key == "refused":
-            await entries.mark_rejected(
-                item.key, AgentJobsError("the Server was busy"), claim=await claim_of(entries, item.key)
+            await store.mark_rejected(
+                item.key, AgentJobsError("the Server was busy"), claim=await claim_of(store, item.key)
             )
             continue
-        await entries.mark_created(item.key, JobRef(item.project_id or "", item.key))
-        await entries.mark_ended(item.key, AgentJob(item.key, "docs", ends[item.key]), 1)
+        await store.mark_created(item.key, JobRef(item.project_id or "", item.key))
+        await store.mark_ended(item.key, AgentJob(item.key, "docs", ends[item.key]), 1)
     set_clock(journal, NOW)
     return journal
 
@@ -85,7 +85,7 @@ async def test_retry(journal: Journal) -> None:
 
 async def test_many_retries(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     """Any number is planned again page by page, with their contexts, and each sends one more create."""
-    monkeypatch.setattr(journal._entries, "page", partial(journal._entries.page, size=50))
+    monkeypatch.setattr(journal._store, "page", partial(journal._store.page, size=50))
     session = FakeSession()
     todo = [BatchItem(item.key, item.prompt, context={"of": item.key}) for item in items(120)]
     session.answers = {item.prompt: [rejected()] for item in todo}

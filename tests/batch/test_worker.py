@@ -8,8 +8,8 @@ import pytest
 from agentjobs_async import AuthError, InvalidInputError, JournalError
 from agentjobs_async._polling.pace import PollShare
 from agentjobs_async.batch import BatchResult, BatchWorker, FleetLimits, Journal, Rate, run_batch
-from agentjobs_async.batch._store.entries import NoRoom
 from agentjobs_async.batch._store.heartbeat import PollSharing
+from agentjobs_async.batch._store.row_store import NoRoom
 from tests.batch.stage import FOREVER, NO_KEYS, FakeSession, hang, items, refused_key, states, unused
 
 pytestmark = pytest.mark.looptime
@@ -94,14 +94,14 @@ def test_an_observer_that_makes_no_sense(file_journal: Journal, observe: Any) ->
 
 async def test_a_journal_that_fails(file_journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     """A journal that can't be written makes a set fail, and only that: it can be run again."""
-    real, errors = file_journal._entries.claim, [JournalError("no room", "full")]
+    real, errors = file_journal._store.claim, [JournalError("no room", "full")]
 
     async def claim(key: str) -> Any:
         if errors:
             raise errors.pop()
         return await real(key)
 
-    monkeypatch.setattr(file_journal._entries, "claim", claim)
+    monkeypatch.setattr(file_journal._store, "claim", claim)
     await file_journal.add(items(3))
     async with BatchWorker(FakeSession().session, file_journal, max_sending=1) as worker:
         with pytest.raises(JournalError):
@@ -173,11 +173,11 @@ async def test_a_claim_that_is_cut_off(laid_out: str, monkeypatch: pytest.Monkey
         asked = asyncio.Event()
 
         async def silent(key: str) -> Any:
-            assert isinstance(await two._entries.claim(key), str)
+            assert isinstance(await two._store.claim(key), str)
             asked.set()
             await asyncio.Event().wait()
 
-        monkeypatch.setattr(one._entries, "claim", silent)
+        monkeypatch.setattr(one._store, "claim", silent)
         async with BatchWorker(FakeSession().session, one) as worker:
             running = asyncio.ensure_future(worker.run(["k0"]))
             await asked.wait()
@@ -199,14 +199,14 @@ async def test_limits_of_a_file(file_journal: Journal, duration: float, gap: int
 
 async def test_raised_limits_are_noticed(file_journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker for which there is no room for an hour asks again within five seconds: limits may have been raised."""
-    loop, real = asyncio.get_running_loop(), file_journal._entries.claim
+    loop, real = asyncio.get_running_loop(), file_journal._store.claim
     asked: list[float] = []
 
     async def claim(key: str) -> Any:
         asked.append(loop.time())
         return NoRoom(3600.0) if len(asked) < 3 else await real(key)
 
-    monkeypatch.setattr(file_journal._entries, "claim", claim)
+    monkeypatch.setattr(file_journal._store, "claim", claim)
     await file_journal.add(items(1))
     async with BatchWorker(FakeSession().session, file_journal) as worker:
         assert await worker.run(["k0"]) == ()

@@ -32,7 +32,7 @@ def submit(url: str, tasks: Path, *more: str) -> int:
 
 
 def state_of(url: str, key: str) -> Any:
-    return execute(url, f"SELECT state FROM agentjobs_entries WHERE key = '{key}'")  # noqa: S608 - the tests' own words
+    return execute(url, f"SELECT state FROM agentjobs_items WHERE key = '{key}'")  # noqa: S608 - the tests' own words
 
 
 def test_submit_and_work(

@@ -14,8 +14,8 @@ import pytest
 from agentjobs_async import JournalError
 from agentjobs_async.__main__ import main
 from agentjobs_async.batch import BatchItem, Journal
-from agentjobs_async.batch._store.entries import Entries
 from agentjobs_async.batch._store.file_lock import FileLock
+from agentjobs_async.batch._store.row_store import RowStore
 from agentjobs_async.cli.run import _planned
 from agentjobs_async.report.items import COLUMNS
 from tests.batch.stage import claim_of
@@ -222,9 +222,9 @@ def test_many_unknown(service: EmulatorThread, db: str, capsys: Captured) -> Non
     async def begin() -> None:
         async with Journal.open(db) as journal:
             for number in range(25):
-                await journal._entries.claim(f"-{number}")
-                await journal._entries.mark_unknown(
-                    f"-{number}", OSError("broke"), claim=await claim_of(journal._entries, f"-{number}")
+                await journal._store.claim(f"-{number}")
+                await journal._store.mark_unknown(
+                    f"-{number}", OSError("broke"), claim=await claim_of(journal._store, f"-{number}")
                 )
 
     asyncio.run(begin())
@@ -246,7 +246,7 @@ def test_ids_that_the_journal_cannot_take(
         await asyncio.sleep(0)
         raise JournalError("no room", "full")
 
-    monkeypatch.setattr(Entries, "mark_created", full)
+    monkeypatch.setattr(RowStore, "mark_created", full)
     assert run(tasks, db) == 4
     told = capsys.readouterr().err
     for job in service.emulator.jobs.values():

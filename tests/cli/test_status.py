@@ -20,9 +20,9 @@ async def reject(db: str, number: int) -> None:
     """Record of the first items that the server has refused their creates."""
     async with Journal.open(db) as journal:
         for row in (await journal.rows())[:number]:
-            claim = await journal._entries.claim(row.key)
+            claim = await journal._store.claim(row.key)
             assert isinstance(claim, str)
-            assert await journal._entries.mark_rejected(row.key, RejectedError(422), claim=claim)
+            assert await journal._store.mark_rejected(row.key, RejectedError(422), claim=claim)
 
 
 def test_what_needs_a_person(db: str, capsys: Captured) -> None:
@@ -98,10 +98,8 @@ def test_a_file_that_was_left(tmp_path: Path, capsys: Captured) -> None:
     async def plan() -> None:
         async with Journal.open(journal) as opened:
             await opened.add([BatchItem("1", "p", "docs"), BatchItem("2", "p", "docs")])
-            assert isinstance(await opened._entries.claim("2"), str)
-            assert await opened._entries.mark_unknown(
-                "2", OSError("no answer"), claim=await claim_of(opened._entries, "2")
-            )
+            assert isinstance(await opened._store.claim("2"), str)
+            assert await opened._store.mark_unknown("2", OSError("no answer"), claim=await claim_of(opened._store, "2"))
             await opened.abandon("2")
 
     asyncio.run(plan())

@@ -7,7 +7,7 @@ import pytest
 from agentjobs_async import AgentJobsSession, CreateOutcomeUnknownError, JournalError, SessionClosedError
 from agentjobs_async.batch import BatchItem, Journal
 from agentjobs_async.batch._store.durable_rows import DurableRows
-from agentjobs_async.batch._store.entries import Entries
+from agentjobs_async.batch._store.row_store import RowStore
 from agentjobs_async.durable import DurableJobs
 from agentjobs_async.durable import _creates as creates
 from agentjobs_async.testing import Emulator, JobScript
@@ -151,15 +151,15 @@ async def test_journal_that_was_full(
 ) -> None:
     """What the journal could not take of a create is recorded once it has room: no job is left without an end."""
     calls: list[str] = []
-    work = getattr(Entries, move)
+    work = getattr(RowStore, move)
 
-    async def full_at_first(entries: Entries, key: str, *arguments: object, **settings: object) -> object:
+    async def full_at_first(store: RowStore, key: str, *arguments: object, **settings: object) -> object:
         calls.append(key)
         if len(calls) == 1:
             raise JournalError("no space left", "full")
-        return await work(entries, key, *arguments, **settings)
+        return await work(store, key, *arguments, **settings)
 
-    monkeypatch.setattr(Entries, move, full_at_first)
+    monkeypatch.setattr(RowStore, move, full_at_first)
     monkeypatch.setattr(creates, "_HELD_SECONDS", 0.05)
     await emulator.inject(f"{fault} on=create")
     listener = Listener()

@@ -12,7 +12,7 @@ from agentjobs_async import AgentJob, AgentJobsSession, JobRef, JobStatus, Journ
 from agentjobs_async.batch import BatchWorker, Journal, State
 from agentjobs_async.batch._run.item import record_end
 from agentjobs_async.batch._store.durable_rows import DurableRows
-from agentjobs_async.batch._store.entries import Entries
+from agentjobs_async.batch._store.row_store import RowStore
 from agentjobs_async.durable import DurableEntry, DurableJobs
 from agentjobs_async.durable import _following as following
 from agentjobs_async.durable import jobs as durable_jobs
@@ -317,9 +317,9 @@ async def test_end_that_another_has_recorded(
     """The end that is told is the one in the row, where another task has recorded it before this one met an error."""
     await emulator.inject("410 on=get forever", prompt="Hello")
 
-    async def recorded(entries: Entries, key: str, job_id: str, *rest: Any) -> Any:
-        await entries.mark_ended(key, AgentJob(job_id, str(session.project_id), "failed"), 1)
-        return await record_end(entries, key, job_id, *rest)
+    async def recorded(store: RowStore, key: str, job_id: str, *rest: Any) -> Any:
+        await store.mark_ended(key, AgentJob(job_id, str(session.project_id), "failed"), 1)
+        return await record_end(store, key, job_id, *rest)
 
     monkeypatch.setattr(following, "record_end", recorded)
     async with DurableJobs(session, file_journal, on_end=listener.on_end) as jobs:

@@ -14,7 +14,7 @@ from agentjobs_async import (
     SessionClosedError,
 )
 from agentjobs_async.batch import BatchItem, FleetLimits, Journal, JournalRow, Where, run_batch
-from agentjobs_async.batch._store.entries import Entries
+from agentjobs_async.batch._store.row_store import RowStore
 from agentjobs_async.durable import DurableEntry, DurableJobs
 from agentjobs_async.testing import Emulator, JobScript
 from tests.batch.stage import NO_KEYS, FakeSession, unused, with_outcome
@@ -414,13 +414,13 @@ async def test_abandoned(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A job that is abandoned while it is followed has ended as that, also where its own end is seen first."""
-    work = Entries.mark_ended
+    work = RowStore.mark_ended
 
-    async def abandon_first(entries: Entries, *ended: Any) -> JournalRow | None:
+    async def abandon_first(store: RowStore, *ended: Any) -> JournalRow | None:
         await file_journal.abandon("k")
-        return await work(entries, *ended)
+        return await work(store, *ended)
 
-    monkeypatch.setattr(Entries, "mark_ended", abandon_first)
+    monkeypatch.setattr(RowStore, "mark_ended", abandon_first)
     async with DurableJobs(session, file_journal, on_end=listener.on_end) as jobs:
         await jobs.submit("k", "long")
         await (complete(emulator) if seen_first == "the end" else file_journal.abandon("k"))

@@ -22,7 +22,7 @@ import asyncio, os, signal, sys
 from agentjobs_async import PollPolicy
 from agentjobs_async.batch import Journal
 from agentjobs_async.batch._store.durable_rows import DurableRows
-from agentjobs_async.batch._store.entries import Entries
+from agentjobs_async.batch._store.row_store import RowStore
 from agentjobs_async.durable import DurableJobs
 from agentjobs_async.testing._session import EmulatorSession
 
@@ -38,7 +38,7 @@ def killed_before(owner, name):
 
 match moment:
     case "claim" | "mark_created" | "mark_ended":
-        killed_before(Entries, moment)
+        killed_before(RowStore, moment)
     case "mark_told":
         killed_before(DurableRows, moment)
 
@@ -115,7 +115,7 @@ async def test_replica_that_dies(emulator: Emulator, session: AgentJobsSession, 
     with server_is_up():
         async with Journal.open(laid_out, owner_timeout=NEVER) as journal:
             async with DurableJobs(session, journal, on_end=listener.on_end):
-                mine = journal._entries.owner
+                mine = journal._store.owner
                 execute(laid_out, f"UPDATE agentjobs_owners SET seen_at = 0 WHERE owner <> '{mine}'")  # noqa: S608 - our own name
                 await listener.ends(1)
     assert listener.called == [("k", "completed")]

@@ -39,7 +39,7 @@ async def taken_for_dead(journal: Journal, by: Journal) -> AsyncIterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(heartbeat, Heartbeat._beat.__name__, fail)
-        _ = await heartbeat._database.write(delete(OWNERS).where(OWNERS.c.owner == journal._entries.owner))
+        _ = await heartbeat._database.write(delete(OWNERS).where(OWNERS.c.owner == journal._store.owner))
         await heartbeat_of(by)._sweep()
         yield
         patch.setattr(Heartbeat, "is_sure", False)
@@ -117,10 +117,10 @@ async def test_abandoned_elsewhere(journals: tuple[Journal, Journal]) -> None:
 
 async def test_item_of_another_process(session: AgentJobsSession, journals: tuple[Journal, Journal]) -> None:
     """The planned item of a process that follows no durable jobs is sent by the one that it is submitted to."""
-    listener, entries = Listener(), journals[0]._entries
+    listener, store = Listener(), journals[0]._store
     await journals[0].add([BatchItem("k", "Hello")])
-    claim = str(await entries.claim("k"))
-    await entries.release_claim("k", None, claim=claim)
+    claim = str(await store.claim("k"))
+    await store.release_claim("k", None, claim=claim)
     async with DurableJobs(session, journals[1], on_end=listener.on_end) as jobs, asyncio.timeout(60):
         await jobs.submit("k", "Hello")
         await listener.ends(1)

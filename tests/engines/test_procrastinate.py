@@ -409,7 +409,7 @@ async def test_items_that_no_chunk_carries(journal: Journal, database: str, late
     session = FakeSession()
     await submit(items(2), journal=journal)
     other = await Journal.open(database, owner_timeout=NEVER).__aenter__()
-    claim = await other._entries.claim("k0")
+    claim = await other._store.claim("k0")
     assert isinstance(claim, str)
     await be_silent(other, database)
     stop = asyncio.Event()
@@ -417,9 +417,9 @@ async def test_items_that_no_chunk_carries(journal: Journal, database: str, late
     await until(lambda: _none(database))
     assert states(await journal.rows()) == {"k0": "unknown", "k1": "completed"}
     if late == "created":
-        await other._entries.mark_created("k0", JobRef("docs", "job_of_another"))
+        await other._store.mark_created("k0", JobRef("docs", "job_of_another"))
     else:
-        await other._entries.release_claim("k0", None, claim=claim)
+        await other._store.release_claim("k0", None, claim=claim)
     await other.aclose()
     await until(lambda: ended(journal))
     assert states(await journal.rows()) == {"k0": "completed", "k1": "completed"}
@@ -432,17 +432,17 @@ async def test_items_that_somebody_waits_for(journal: Journal, database: str, mo
     """Items of dead owners that a chunk carries are not handed out once more."""
     await submit(items(2), journal=journal)
     async with Journal.open(database, owner_timeout=NEVER) as other:
-        await other._entries.claim("k0")
-        await other._entries.mark_created("k0", JobRef("docs", "job_1"))
+        await other._store.claim("k0")
+        await other._store.mark_created("k0", JobRef("docs", "job_1"))
         execute(database, "UPDATE procrastinate_jobs SET scheduled_at = now() + interval '1 hour'")
-    assert [key for _, key in await journal._entries.unfollowed(1.0, 0, 10)] == ["k0"]
-    real, sweeps = journal._entries.unfollowed, []
+    assert [key for _, key in await journal._store.unfollowed(1.0, 0, 10)] == ["k0"]
+    real, sweeps = journal._store.unfollowed, []
 
     async def unfollowed(*arguments: Any) -> Any:
         sweeps.append(await real(*arguments))
         return sweeps[-1]
 
-    monkeypatch.setattr(journal._entries, "unfollowed", unfollowed)
+    monkeypatch.setattr(journal._store, "unfollowed", unfollowed)
     stop = asyncio.Event()
     working = asyncio.ensure_future(run_worker(FakeSession().session, journal, stop=stop, **SOON))
     await until(lambda: len(sweeps) > 2)
@@ -477,8 +477,8 @@ async def test_a_journal_that_moves_to_a_worker(journal: Journal, database: str,
     session = FakeSession()
     async with Journal.open(path) as file:
         await file.add(items(2))
-        await file._entries.claim("k1")
-        await file._entries.mark_created("k1", JobRef("docs", "job_1"))
+        await file._store.claim("k1")
+        await file._store.mark_created("k1", JobRef("docs", "job_1"))
     stop = asyncio.Event()
     working = asyncio.ensure_future(run_worker(session.session, journal, stop=stop, **SOON))
     await move_journal(path, database)

@@ -335,11 +335,11 @@ async def test_stale_rows(run: Path) -> None:
     """An action on a row that was tried again since leaves the newer try alone, as does one on another journal."""
     async with Journal.open(run) as journal:
         again = await journal.retry(f"page-{FAILED}")
-        assert isinstance(await journal._entries.claim(again), str)
-        assert await journal._entries.mark_created(again, JobRef("docs", "job_live"))
+        assert isinstance(await journal._store.claim(again), str)
+        assert await journal._store.mark_created(again, JobRef("docs", "job_live"))
         (stale,) = await journal.unknown()
         await journal.resolve(stale.key, job_id="job_found")
-        assert not await journal._entries.abandon(stale)
+        assert not await journal._store.abandon(stale)
     before = await rows_of(run)
     async with served(run, allow_actions=True) as page:
         for state in ("failed", "active"):
@@ -379,7 +379,7 @@ async def test_retry_of_many(tmp_path: Path) -> None:
     path = tmp_path / "run.db"
     await add(path, *(f"page-{number}" for number in range(450)))
     with closing(sqlite3.connect(path)) as database, database:
-        database.execute("UPDATE agentjobs_entries SET state = 'rejected'")
+        database.execute("UPDATE agentjobs_items SET state = 'rejected'")
     async with served(path, allow_actions=True) as page:
         numbers = [*range(1, 451)]
         assert (await page.act("retry", *numbers, *numbers, state="rejected"))[1] == {
@@ -526,7 +526,7 @@ async def test_journal_that_cannot_be_read(first: Path) -> None:
         position = await page.position()
         async with page.stream(position):
             with closing(sqlite3.connect(first)) as database, database:
-                database.execute("ALTER TABLE agentjobs_entries RENAME TO hidden")
+                database.execute("ALTER TABLE agentjobs_items RENAME TO hidden")
             async with page.client.get(f"{page.address}events", headers={"Last-Event-ID": position}) as response:
                 async for line in response.content:
                     if b"trouble" in line and b'"trouble": null' not in line:
@@ -556,9 +556,9 @@ async def test_workers(database: str) -> None:
             assert status["workers"][0]["name"].endswith(f":{os.getpid()}")
             await worker.add([BatchItem("late", "Document it", "docs")])
             assert (await stream.block())["key"] == ["late"]
-            assert isinstance(await worker._entries.claim("late"), str)
-            assert await worker._entries.mark_unknown(
-                "late", OSError("no answer"), claim=await claim_of(worker._entries, "late")
+            assert isinstance(await worker._store.claim("late"), str)
+            assert await worker._store.mark_unknown(
+                "late", OSError("no answer"), claim=await claim_of(worker._store, "late")
             )
             assert (await page.act("send_again", 2, state="unknown"))[1]["done"] == 1
 
@@ -570,7 +570,7 @@ async def test_journal_that_is_moved_to_the_page(database: str, first: Path) -> 
             await move_journal(first, database)
             assert (await anext(stream))["event"] == "stale"
         head, block, _ = await page.lines()
-        assert (head["identity"], block["key"]) == (await journal._entries.identity(), ["first"])
+        assert (head["identity"], block["key"]) == (await journal._store.identity(), ["first"])
         assert (await page.act("retry", 1, state="planned"))[0] == 200
 
 

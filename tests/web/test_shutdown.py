@@ -58,7 +58,7 @@ ENDED = """
 import asyncio, logging, os, signal, sys
 from agentjobs_async._polling import waits
 from agentjobs_async.batch import BatchItem, BatchWorker, Journal, run_batch
-from agentjobs_async.batch._store.entries import Entries
+from agentjobs_async.batch._store.row_store import RowStore
 from agentjobs_async.durable import DurableJobs
 from agentjobs_async.web import drain_on_signal
 from tests.held import HeldEmulator
@@ -67,14 +67,14 @@ from tests.until import until
 KEYS = [f"key-{number}" for number in range(10)]
 ITEMS = [BatchItem(key, "Fix the links", "docs") for key in KEYS]
 
-keep_job = Entries.keep_job
+keep_job = RowStore.keep_job
 
 async def keep_late(*row):
     for _ in range(1000):  # turns of the loop: longer than a closing takes
         await asyncio.sleep(0)
     return await keep_job(*row)
 
-Entries.keep_job = keep_late
+RowStore.keep_job = keep_late
 
 async def batch(session, journal):
     async with run_batch(session, ITEMS, journal=journal) as results:
@@ -101,7 +101,7 @@ async def caller(session, journal):
 
 async def stuck(session, journal):
     waits._RECORDING_SECONDS = 0.1
-    Entries.keep_job = lambda *_: asyncio.Event().wait()
+    RowStore.keep_job = lambda *_: asyncio.Event().wait()
     await batch(session, journal)
 
 async def main(way, path):

@@ -11,8 +11,8 @@ from agentjobs_async import AgentJob, AgentJobsSession, JobRef
 from agentjobs_async.batch._run.slots import Slot, Slots
 from agentjobs_async.batch._run.throttle import CreateThrottles
 from agentjobs_async.batch._run.unrecorded import Unrecorded
-from agentjobs_async.batch._store.entries import Entries
 from agentjobs_async.batch._store.opened import Opened
+from agentjobs_async.batch._store.row_store import RowStore
 from agentjobs_async.batch._store.rows import BatchResult, JournalRow
 from agentjobs_async.batch.items import BatchItem, Outcome
 from agentjobs_async.batch.limits import Limits
@@ -56,7 +56,7 @@ class RunContext:
 
     session: AgentJobsSession
     opened: Opened
-    entries: Entries
+    store: RowStore
     limits: Limits
     throttles: CreateThrottles
     slots: Slots

@@ -13,7 +13,7 @@ from agentjobs_async import InvalidInputError, JournalError
 from agentjobs_async.batch._planning import Planner
 from agentjobs_async.batch._run.context import ItemRun, Phase
 from agentjobs_async.batch._run.tasks import ItemTasks
-from agentjobs_async.batch._store.entries import Entries
+from agentjobs_async.batch._store.row_store import RowStore
 from agentjobs_async.batch._store.rows import BatchResult, JournalRow
 from agentjobs_async.batch.items import BatchItem, Outcome
 from agentjobs_async.batch.states import State
@@ -29,24 +29,24 @@ Items = Iterable[BatchItem] | AsyncIterable[BatchItem]
 _Rows = AsyncGenerator[JournalRow | BatchResult, None]
 
 
-async def earlier(entries: Entries, last: int, told: set[int]) -> _Rows:
+async def earlier(store: RowStore, last: int, told: set[int]) -> _Rows:
     """Yield the results of rows that became unknown, then the other rows that have a job.
 
     Args:
-        entries: The journal's rows.
+        store: The journal's rows.
         last: The highest number of a row of earlier runs.
         told: Gets the numbers of the rows whose results were yielded. Each may be resolved while the run goes on, and
             is left to the next run then: a run gives one result of an item.
     """
-    while entries.became_unknown:
-        key = entries.became_unknown.pop(0)
-        row = (await entries.get_many([key])).get(key)  # as late as possible: those before it may have waited
+    while store.became_unknown:
+        key = store.became_unknown.pop(0)
+        row = (await store.get_many([key])).get(key)  # as late as possible: those before it may have waited
         if row is not None and row.state is State.UNKNOWN:
             told.add(row.number)
             error = InvalidInputError(f"{row.error}; look whether its agent runs, and resolve it")
             yield BatchResult(row.item, Outcome.UNKNOWN, None, error, row=row)
     after = 0
-    while found := await entries.page(after, state=State.ACTIVE, until=last, size=_PAGE_ROWS):
+    while found := await store.page(after, state=State.ACTIVE, until=last, size=_PAGE_ROWS):
         after = found[-1].number
         for row in found:
             if row.number not in told:
@@ -57,12 +57,12 @@ class PlannedRows:
     """The planned rows of earlier runs: those of a project in their order, the projects by turns.
 
     Args:
-        entries: The journal's rows.
+        store: The journal's rows.
         told: As of `earlier`.
     """
 
-    def __init__(self, entries: Entries, told: set[int]) -> None:
-        self._entries = entries
+    def __init__(self, store: RowStore, told: set[int]) -> None:
+        self._store = store
         self._told = told
         self._last = 0
         self._pages: dict[str, deque[JournalRow]] = {}
@@ -71,7 +71,7 @@ class PlannedRows:
     async def open(self, last: int) -> None:
         """Find the projects of the planned rows up to the number `last`."""
         self._last = last
-        for project, first in await self._entries.planned_projects(last):  # those with the lowest numbers first
+        for project, first in await self._store.planned_projects(last):  # those with the lowest numbers first
             self._after[project] = first - 1
         self._pages = {project: deque() for project in self._after}
 
@@ -100,7 +100,7 @@ class PlannedRows:
         size = max(_PAGE_ROWS // len(self._after), _SMALLEST_PAGE_ROWS)
         page, until = self._pages[project], self._last
         while not page and (
-            found := await self._entries.page(
+            found := await self._store.page(
                 self._after[project], state=State.PLANNED, until=until, size=size, project=project
             )
         ):
@@ -209,7 +209,7 @@ class Feed:
         # Rows that were read and can't begin yet: those of one project do not hold up another.
         self._backlog: dict[str, deque[JournalRow]] = {}
         self._told: set[int] = set()  # as of `earlier`
-        self._planned = PlannedRows(self._context.entries, self._told)
+        self._planned = PlannedRows(self._context.store, self._told)
         self._earlier_read = False
         self._source_done = False
         self._is_silent = False
@@ -232,10 +232,10 @@ class Feed:
 
     async def read(self) -> None:
         """Begin everything, until nothing is left or the limit is reached."""
-        entries = self._context.entries
-        last = await entries.last_number()
+        store = self._context.store
+        last = await store.last_number()
         await self._planned.open(last)
-        await self._read(earlier(entries, last, self._told), self._add_job)
+        await self._read(earlier(store, last, self._told), self._add_job)
         self._earlier_read = True
         tasks = [
             asyncio.create_task(self._read_new(last)),
@@ -290,7 +290,7 @@ class Feed:
         anyway, or it has ended.
         """
         reader = _Iterator(iter(self._items)) if isinstance(self._items, Iterable) else _AsyncIterator(self._items)
-        planner = Planner(self._context.entries, self._context.session.project_id)
+        planner = Planner(self._context.store, self._context.session.project_id)
         size = 1
         try:
             while True:

@@ -26,8 +26,8 @@ from agentjobs_async import (
 )
 from agentjobs_async.batch._run.context import ItemRun, Phase
 from agentjobs_async.batch._run.throttle import Permit
-from agentjobs_async.batch._store.entries import Entries, NoRoom
 from agentjobs_async.batch._store.heartbeat import Lease
+from agentjobs_async.batch._store.row_store import NoRoom, RowStore
 from agentjobs_async.batch._store.rows import BatchResult, JournalRow
 from agentjobs_async.batch.items import Outcome
 from agentjobs_async.batch.states import State
@@ -164,7 +164,7 @@ class ItemCreate:
         self.item.claim = None  # an earlier one says nothing about what is asked for now
         heartbeat = self.item.context.opened.heartbeat
         lease = self._lease = None if heartbeat is None else Lease(heartbeat)
-        claimed = await self.item.context.entries.claim(self.item.row.key)
+        claimed = await self.item.context.store.claim(self.item.row.key)
         if isinstance(claimed, NoRoom):
             self._defer(claimed)
         if not isinstance(claimed, str):
@@ -257,21 +257,21 @@ class ItemCreate:
         return job
 
     async def _keep_job(self, job: AgentJob) -> None:
-        row = await self.item.context.entries.keep_job(self.item.key, job.ref, last_create.get())
+        row = await self.item.context.store.keep_job(self.item.key, job.ref, last_create.get())
         if row is None:
             raise JournalError("journal: another owner changed the row meanwhile", "locked")
         self.item.row = row
 
     async def _record_failure(self, claim: str, error: Exception) -> Ended | None:
         """Record a create that gave no job, and decide whether it is sent again."""
-        entries = self.item.context.entries
+        store = self.item.context.store
         match classify(error):
             case Failure.UNKNOWN:
-                await self._keep(await entries.mark_unknown(self.item.key, error, claim=claim))
+                await self._keep(await store.mark_unknown(self.item.key, error, claim=claim))
                 self.item.set_state(State.UNKNOWN)
                 return self._end(Outcome.UNKNOWN, error)
             case Failure.REJECTED:
-                await self._keep(await entries.mark_rejected(self.item.key, error, claim=claim))
+                await self._keep(await store.mark_rejected(self.item.key, error, claim=claim))
                 self.item.set_state(State.REJECTED)
                 return self._end(Outcome.REJECTED, error)
             case Failure.WITHHELD:
@@ -293,7 +293,7 @@ class ItemCreate:
                 return self._end(Outcome.REJECTED, error)
             case Failure.LIMITED:
                 project = self.item.slot.project
-                await self.item.context.entries.pause(self.item.context.throttles.paused_for(project), project)
+                await self.item.context.store.pause(self.item.context.throttles.paused_for(project), project)
                 return None
             case _:
                 self.item.spent_seconds += pause_after(self.item.failures)
@@ -301,13 +301,13 @@ class ItemCreate:
                 return None if self.item.left_seconds > 0 else self._end(Outcome.TIMED_OUT, error)
 
     async def _plan_again(self, claim: str, error: Exception | None, *, was_sent: bool = False) -> None:
-        entries = self.item.context.entries
-        await self._keep(await entries.release_claim(self.item.key, error, claim=claim, was_sent=was_sent))
+        store = self.item.context.store
+        await self._keep(await store.release_claim(self.item.key, error, claim=claim, was_sent=was_sent))
         self.item.set_state(State.PLANNED)
 
     async def _keep(self, row: JournalRow | None) -> None:
         """Keep the row as it was recorded; read it where it is `None`, since another owner had changed it."""
-        self.item.row = row or (await self.item.context.entries.get_many([self.item.key]))[self.item.key]
+        self.item.row = row or (await self.item.context.store.get_many([self.item.key]))[self.item.key]
 
     def _end_abandoned(self) -> Ended:
         self.item.set_state(State.ABANDONED)
@@ -350,7 +350,7 @@ async def run_item(item: ItemRun) -> BatchResult | None:
 async def _wait(item: ItemRun, target: AgentJob | JobRef) -> BatchResult:
     ended = await result_of(_watch(item, target))
     job_id = None if item.ref is None else item.ref.job_id
-    outcome, item.row = await record_end(item.context.entries, item.row.key, job_id, ended, item.polls)
+    outcome, item.row = await record_end(item.context.store, item.row.key, job_id, ended, item.polls)
     if isinstance(ended, AgentJob):
         error = AgentJobsError("its item was given another job meanwhile") if outcome is Outcome.UNFINISHED else None
         return BatchResult(item.item, outcome, ended, error, ended.ref, item.row)
@@ -379,7 +379,7 @@ async def result_of(wait: Awaitable[AgentJob]) -> AgentJob | Exception:
 
 
 async def record_end(
-    entries: Entries, key: str, job_id: str | None, ended: AgentJob | Exception, polls: int
+    store: RowStore, key: str, job_id: str | None, ended: AgentJob | Exception, polls: int
 ) -> tuple[Outcome, JournalRow]:
     """Record how the wait for a job ended, after `polls` polls of it in all.
 
@@ -391,16 +391,16 @@ async def record_end(
         Exception: `ended`, if every other wait would end with it.
     """
     if isinstance(ended, AgentJob):
-        recorded, outcome = await entries.mark_ended(key, ended, polls), Outcome(ended.status)
+        recorded, outcome = await store.mark_ended(key, ended, polls), Outcome(ended.status)
     elif ends_the_run(ended):
         raise ended
     elif isinstance(ended, NotFoundError):
         # Beyond its grace: the session has ridden out what may pass.
-        recorded, outcome = await entries.mark_gone(key, ended, polls, of_job=job_id), Outcome.FAILED
+        recorded, outcome = await store.mark_gone(key, ended, polls, of_job=job_id), Outcome.FAILED
     else:
-        recorded = await entries.record_error(key, ended, polls, of_job=job_id)
+        recorded = await store.record_error(key, ended, polls, of_job=job_id)
         outcome = Outcome.TIMED_OUT if isinstance(ended, WaitTimeoutError) else Outcome.UNFINISHED
     if recorded is not None:
         return outcome, recorded
-    row = (await entries.get_many([key]))[key]  # of the same end, where a commit was repeated
+    row = (await store.get_many([key]))[key]  # of the same end, where a commit was repeated
     return Outcome.UNFINISHED if row.state.is_open else Outcome(row.state.value), row

@@ -19,7 +19,7 @@ from agentjobs_async.batch._run.context import ItemRun, Phase, RunContext
 from agentjobs_async.batch._run.slots import Slots
 from agentjobs_async.batch._run.throttle import REFUSED_SECONDS, throttles_of
 from agentjobs_async.batch._service import settle_service
-from agentjobs_async.batch._store.entries import Seen
+from agentjobs_async.batch._store.row_store import Seen
 from agentjobs_async.batch._store.rows import JournalRow
 from agentjobs_async.batch.items import BatchItem, Outcome
 from agentjobs_async.batch.journal import Journal
@@ -112,20 +112,20 @@ async def open_run(
         InvalidInputError: The journal is not open, or belongs to another service.
         JournalError: The journal can't be read or written.
     """
-    entries = journal._entries.of_run(session.mask)
-    if (warning := await settle_service(session, journal._opened, entries, other_service=other_service)) is not None:
+    store = journal._store.of_run(session.mask)
+    if (warning := await settle_service(session, journal._opened, store, other_service=other_service)) is not None:
         _logger.warning("%s", warning)
-    kept = await entries.limits()
+    kept = await store.limits()
     limits, count = _limits_of(kind, kept, in_force(kept, settings), is_shared=journal.is_shared)
-    await begin_learning(session, entries, wanted=learn)
-    await entries.take_back()
+    await begin_learning(session, store, wanted=learn)
+    await store.take_back()
     refused_for = inf if kind == "batch" else REFUSED_SECONDS
-    throttles = await throttles_of(entries, limits.create_rate, refused_for=refused_for)
+    throttles = await throttles_of(store, limits.create_rate, refused_for=refused_for)
     slots, sending = Slots(count), asyncio.Semaphore(limits.max_sending)
     if count is not None and limits.unknown_for > 0:
-        for project, age in await entries.unknown_ages(limits.unknown_for, count):
+        for project, age in await store.unknown_ages(limits.unknown_for, count):
             slots.keep(project, limits.unknown_for - age)
-    item_tasks = ItemTasks(RunContext(session, journal._opened, entries, limits, throttles, slots, sending))
+    item_tasks = ItemTasks(RunContext(session, journal._opened, store, limits, throttles, slots, sending))
     await journal._opened.share_polls(item_tasks, kept.polls_per_second, session)
     _ = item_tasks.start_helper(item_tasks.fail_with_the_session(), Phase.ANSWERS_ONLY)
     return item_tasks
@@ -193,7 +193,7 @@ class ItemTasks:
     def _on_end(self, task: asyncio.Task[None]) -> None:
         item = self._runs.pop(task)
         item.end()
-        self.context.entries.leave_claim(item.row.key, item.claim)
+        self.context.store.leave_claim(item.row.key, item.claim)
         if not task.cancelled():
             task.exception()  # of many that fail, the caller gets one; asyncio must not log the others as not retrieved
 
@@ -251,7 +251,7 @@ class ItemTasks:
             # A journal that can't be written ends the run by the next write that matters.
             with suppress(JournalError):
                 for first in range(0, len(seen), _MOST_SEEN):
-                    await self.context.entries.record_seen(seen[first : first + _MOST_SEEN])
+                    await self.context.store.record_seen(seen[first : first + _MOST_SEEN])
 
     def fail(self, error: Exception) -> None:
         """End the run with an error, once creates under way have had their answers."""
@@ -346,11 +346,11 @@ class ItemTasks:
             await until_done({recording})
 
     async def _leave_claims(self, sending: list[ItemRun]) -> None:
-        entries = self.context.entries
+        store = self.context.store
         for item in sending:
-            entries.leave_claim(item.row.key, item.claim)
+            store.leave_claim(item.row.key, item.claim)
         # At once as well as after `flush`, which may have to wait for a claim that waits for another owner's.
-        await asyncio.gather(entries.take_back(), entries.flush(), return_exceptions=True)
+        await asyncio.gather(store.take_back(), store.flush(), return_exceptions=True)
 
     def under_way(self) -> list[ItemRun]:
         """Return the items that have begun and not ended."""

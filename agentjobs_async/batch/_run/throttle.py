@@ -11,7 +11,7 @@ from attrs import define, field
 
 from agentjobs_async import CreateOutcomeUnknownError, ResponseError
 from agentjobs_async._loop.backoff import Backoff
-from agentjobs_async.batch._store.entries import Entries
+from agentjobs_async.batch._store.row_store import RowStore
 from agentjobs_async.batch.limits import Rate
 from agentjobs_async.errors import log_text
 
@@ -379,15 +379,15 @@ class CreateThrottles:
         return self.common.paused_by or next((reason for reason in found if reason is not None), None)
 
 
-async def throttles_of(entries: Entries, rate: Rate | None, *, refused_for: float) -> CreateThrottles:
+async def throttles_of(store: RowStore, rate: Rate | None, *, refused_for: float) -> CreateThrottles:
     """Return throttles that know the creates and the pauses of earlier runs.
 
     Raises:
         JournalError: The journal can't be read.
     """
-    sent = [] if rate is None else await entries.sent_ages(rate.per, rate.count)
+    sent = [] if rate is None else await store.sent_ages(rate.per, rate.count)
     throttles = CreateThrottles(rate, sent, refused_for=refused_for)
-    for project, seconds in (await entries.paused_for()).items():
+    for project, seconds in (await store.paused_for()).items():
         throttles.of(project).pause(min(seconds, LONGEST_RETRY_AFTER_SECONDS))
     return throttles
 

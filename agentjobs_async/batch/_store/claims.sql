@@ -3,14 +3,15 @@
 -- Times are seconds since the epoch by the database's clock, or by `given_now`.
 
 -- What a claim counts: none of these holds more.
-CREATE INDEX IF NOT EXISTS agentjobs_entries_active ON agentjobs_entries (state, project_id)
+CREATE INDEX IF NOT EXISTS agentjobs_items_active ON agentjobs_items (state, project_id)
     WHERE state IN ('sending', 'active');
-CREATE INDEX IF NOT EXISTS agentjobs_entries_unknown ON agentjobs_entries (updated_at) WHERE state = 'unknown';
-CREATE INDEX IF NOT EXISTS agentjobs_entries_unknown_by_project ON agentjobs_entries (project_id, updated_at)
+CREATE INDEX IF NOT EXISTS agentjobs_items_unknown ON agentjobs_items (updated_at) WHERE state = 'unknown';
+CREATE INDEX IF NOT EXISTS agentjobs_items_unknown_by_project ON agentjobs_items (project_id, updated_at)
     WHERE state = 'unknown';
 -- Items of an owner that may have died: planned again, though their chunk may have been done.
-CREATE INDEX IF NOT EXISTS agentjobs_entries_planned_again ON agentjobs_entries (number) WHERE state = 'planned' AND owner IS NOT NULL;
-CREATE INDEX IF NOT EXISTS agentjobs_entries_by_project ON agentjobs_entries (project_id, sent_at)
+CREATE INDEX IF NOT EXISTS agentjobs_items_planned_again ON agentjobs_items (number)
+    WHERE state = 'planned' AND owner IS NOT NULL;
+CREATE INDEX IF NOT EXISTS agentjobs_items_by_project ON agentjobs_items (project_id, sent_at)
     WHERE sent_at IS NOT NULL;
 
 CREATE OR REPLACE FUNCTION agentjobs_room(
@@ -42,21 +43,21 @@ BEGIN
     IF limits.max_active IS NOT NULL THEN
         SELECT count(*) INTO counted FROM (
             -- Nobody records the end of a job that is followed no more: it would keep its place for ever.
-            SELECT FROM agentjobs_entries
+            SELECT FROM agentjobs_items
                 WHERE state IN ('sending', 'active') AND notified_state IS DISTINCT FROM 'unfollowed'
                 LIMIT limits.max_active
         ) AS active;
         kept_after := coalesce(moment - limits.unknown_for, '-infinity');
         kept_before := CASE WHEN limits.unknown_for IS NULL THEN 'infinity' ELSE moment + skew END;
         SELECT count(*) INTO kept FROM (
-            SELECT FROM agentjobs_entries
+            SELECT FROM agentjobs_items
                 WHERE state = 'unknown' AND project_id = its_project
                     AND updated_at > kept_after AND updated_at < kept_before
                 LIMIT limits.max_active
         ) AS unknown;
         -- All projects together, of which no more is counted than what can decide.
         SELECT greatest(count(*) - kept, 0) INTO kept_by_others FROM (
-            SELECT FROM agentjobs_entries
+            SELECT FROM agentjobs_items
                 WHERE state = 'unknown' AND updated_at > kept_after AND updated_at < kept_before
                 LIMIT kept + limits.max_active / 2
         ) AS unknown;
@@ -78,12 +79,12 @@ BEGIN
     IF limits.create_scope = 'project' THEN
         of_project := its_project;
         SELECT count(*) INTO counted FROM (
-            SELECT FROM agentjobs_entries WHERE state = 'sending' AND project_id = its_project
+            SELECT FROM agentjobs_items WHERE state = 'sending' AND project_id = its_project
                 LIMIT limits.create_count
         ) AS under_way;
         places := limits.create_count - counted;
         SELECT sent_at INTO last_sent FROM (
-            (SELECT sent_at FROM agentjobs_entries
+            (SELECT sent_at FROM agentjobs_items
                 WHERE project_id = its_project AND sent_at > moment - limits.create_per AND sent_at < moment + skew
                     AND state <> 'sending'
                 ORDER BY sent_at DESC LIMIT places)
@@ -94,11 +95,11 @@ BEGIN
         ) AS sends ORDER BY sent_at DESC OFFSET greatest(places - 1, 0) LIMIT 1;
     ELSE
         SELECT count(*) INTO counted FROM (
-            SELECT FROM agentjobs_entries WHERE state = 'sending' LIMIT limits.create_count
+            SELECT FROM agentjobs_items WHERE state = 'sending' LIMIT limits.create_count
         ) AS under_way;
         places := limits.create_count - counted;
         SELECT sent_at INTO last_sent FROM (
-            (SELECT sent_at FROM agentjobs_entries
+            (SELECT sent_at FROM agentjobs_items
                 WHERE sent_at > moment - limits.create_per AND sent_at < moment + skew AND state <> 'sending'
                 ORDER BY sent_at DESC LIMIT places)
             UNION ALL
@@ -139,15 +140,15 @@ BEGIN
     -- the states would look as good, and reading it takes 30 ms for 200,000 rows. No index has `state || ''`.
     -- A claim that is told again, since its answer was lost: nothing was sent under it, so it may have become unknown.
     moment := coalesce(given_now, date_part('epoch', clock_timestamp()));
-    UPDATE agentjobs_entries SET state = 'sending', error = NULL, sent_at = moment, claimed_at = moment, updated_at = moment,
-            changed_at = moment
+    UPDATE agentjobs_items SET state = 'sending', error = NULL, sent_at = moment, claimed_at = moment,
+            updated_at = moment, changed_at = moment
         WHERE key = its_key AND claim = its_claim AND state || '' IN ('sending', 'unknown');
     GET DIAGNOSTICS claimed = ROW_COUNT;
     IF claimed > 0 THEN
         RETURN;
     END IF;
 
-    SELECT project_id INTO planned_project FROM agentjobs_entries
+    SELECT project_id INTO planned_project FROM agentjobs_items
         WHERE key = its_key AND state || '' = 'planned';
     IF NOT FOUND THEN
         RETURN;
@@ -167,7 +168,7 @@ BEGIN
         END IF;
     END IF;
     moment := coalesce(given_now, date_part('epoch', clock_timestamp()));
-    UPDATE agentjobs_entries SET state = 'sending', claim = its_claim, owner = its_owner, error = NULL,
+    UPDATE agentjobs_items SET state = 'sending', claim = its_claim, owner = its_owner, error = NULL,
             sent_at = moment, claimed_at = moment, updated_at = moment,
             changed_at = moment
         WHERE key = its_key AND state || '' = 'planned';

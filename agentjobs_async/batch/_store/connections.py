@@ -48,7 +48,7 @@ class Backend(ABC):
 
     Attributes:
         engine: Opens connections.
-        claim: Makes a planned row `sending`, with the parameters of `Entries.claim`. Returns no row when it is not
+        claim: Makes a planned row `sending`, with the parameters of `RowStore.claim`. Returns no row when it is not
             planned, else (`wait`, `of_project`, `claimed`): the seconds after which there may be room, or null; the
             only project that has no room, null for all of them; the number of rows that were claimed.
         stores_nul: Whether its texts may contain NUL.

@@ -7,9 +7,9 @@ from uuid import uuid4
 from sqlalchemy import ColumnElement, and_, case, func, or_, select, update
 
 from agentjobs_async.batch._store import statements
-from agentjobs_async.batch._store.entries import Entries
+from agentjobs_async.batch._store.row_store import RowStore
 from agentjobs_async.batch._store.rows import JournalRow, row_of
-from agentjobs_async.batch._store.schema import ENTRIES, FOLLOWED, NO_OWNER, SHOWN
+from agentjobs_async.batch._store.schema import FOLLOWED, ITEMS, NO_OWNER, SHOWN
 from agentjobs_async.batch._store.statements import ROWS
 from agentjobs_async.batch.items import BatchItem, context_text
 from agentjobs_async.batch.states import ENDED, State
@@ -18,7 +18,7 @@ from agentjobs_async.batch.where import Where
 _PAGE_ROWS: Final = 500  # few enough that the loop stands still for some milliseconds only
 _NOT_TOLD: Final = ""
 _UNFOLLOWED: Final = "unfollowed"
-_ROW: Final = ENTRIES.c
+_ROW: Final = ITEMS.c
 _TO_TELL: Final = and_(_ROW.state.in_(sorted(ENDED)), _ROW.notified_state != _ROW.state)
 """Whether a followed row has an end that `on_end` was not told of."""
 
@@ -27,15 +27,15 @@ class DurableRows:
     """Plans and follows the rows of durable jobs. Each call raises a `JournalError` when the journal can't be used.
 
     Args:
-        entries: The rows of the journal.
+        store: The journal's rows.
         patience: Seconds without a heartbeat after which another owner is taken for dead; `None` where there can be
             no other one, as with a file.
         tells: Whether this owner tells of ends; else it leaves them to others.
     """
 
-    def __init__(self, entries: Entries, patience: float | None, *, tells: bool) -> None:
-        self._entries = entries
-        self._database = entries._database  # noqa: SLF001 - private to other rooms
+    def __init__(self, store: RowStore, patience: float | None, *, tells: bool) -> None:
+        self._store = store
+        self._database = store._database  # noqa: SLF001 - private to other rooms
         self._patience = patience
         open_rows = _ROW.state.in_([State.PLANNED, State.ACTIVE])
         self._to_do = or_(open_rows, _TO_TELL) if tells else open_rows
@@ -46,13 +46,13 @@ class DurableRows:
         Return `None` when the row of this key is that of another prompt or project. A row that is there keeps its
         context; the item of a batch, which no owner follows as a durable job, is followed from now on.
         """
-        owner = self._entries.owner
+        owner = self._store.owner
         # Whoever owns the row of a batch tells of no end: this owner does from now on. A claim under way stays its own.
         unfollowed = and_(_ROW.notified_state.is_(None), _ROW.state != State.SENDING)
         notified = func.coalesce(_ROW.notified_state, _NOT_TOLD)
-        times = statements.planned_times(self._entries.now())
+        times = statements.planned_times(self._store.now())
         planning = statements.plan(
-            self._database.backend.insert(ENTRIES),
+            self._database.backend.insert(ITEMS),
             {"run": uuid4().hex, "owner": owner, "notified_state": _NOT_TOLD, **times},
             kept={"notified_state": notified, "owner": case((unfollowed, owner), else_=_ROW.owner)},
             returned=[and_(FOLLOWED, self._to_do, _ROW.owner == owner)],
@@ -73,30 +73,30 @@ class DurableRows:
             key: The key of the only row that is meant; `None` for all.
         """
         mark = uuid4().hex  # executed again, when its answer was lost, the statement finds its own mark
-        free = [self._is_free(), _ROW.run == mark, *([_ROW.owner == self._entries.owner] if own else [])]
+        free = [self._is_free(), _ROW.run == mark, *([_ROW.owner == self._store.owner] if own else [])]
         wanted = select(_ROW.number).where(FOLLOWED, self._to_do, _ROW.number > after, or_(*free))
         wanted = wanted if key is None else wanted.where(_ROW.key == key)
         # Rows that another owner is taking over in this moment are its own.
         wanted = wanted.order_by(_ROW.number).limit(_PAGE_ROWS).with_for_update(skip_locked=True)
-        taking = update(ENTRIES).where(_ROW.number.in_(wanted))
-        _, found = await self._database.write(taking.values(owner=self._entries.owner, run=mark).returning(*SHOWN))
+        taking = update(ITEMS).where(_ROW.number.in_(wanted))
+        _, found = await self._database.write(taking.values(owner=self._store.owner, run=mark).returning(*SHOWN))
         return sorted(map(row_of, found), key=lambda row: row.number)
 
     async def to_tell(self, after: int) -> list[JournalRow]:
         """Return the next rows of this owner above the number `after` whose ends `on_end` was not told of."""
-        mine = ROWS.where(FOLLOWED, _TO_TELL, _ROW.owner == self._entries.owner, _ROW.number > after)
+        mine = ROWS.where(FOLLOWED, _TO_TELL, _ROW.owner == self._store.owner, _ROW.number > after)
         _, found = await self._database.write(mine.order_by(_ROW.number).limit(_PAGE_ROWS))
         return [row_of(row) for row in found]
 
     async def leave_to_tell(self) -> list[JournalRow]:
         """Leave to other owners this owner's rows whose ends `on_end` was not told of, and return them."""
-        mine = update(ENTRIES).where(FOLLOWED, _TO_TELL, _ROW.owner == self._entries.owner)
+        mine = update(ITEMS).where(FOLLOWED, _TO_TELL, _ROW.owner == self._store.owner)
         _, found = await self._database.write(mine.values(owner=NO_OWNER).returning(*SHOWN))
         return [row_of(row) for row in found]
 
     async def active(self, after: int, where: Where | None) -> list[JournalRow]:
         """Return the next followed rows above the number `after` that have not ended and meet `where`."""
-        met = self._entries.conditions(where)
+        met = self._store.conditions(where)
         open_states = sorted(set(State) - ENDED)
         wanted = ROWS.where(FOLLOWED, _ROW.state.in_(open_states), _ROW.number > after, *met)
         found = await self._database.read(wanted.order_by(_ROW.number).limit(_PAGE_ROWS))
@@ -109,12 +109,12 @@ class DurableRows:
         """
         if self._patience is None:
             return set()
-        mine = select(_ROW.key).where(_ROW.key.in_(keys), FOLLOWED, _ROW.owner == self._entries.owner)
+        mine = select(_ROW.key).where(_ROW.key.in_(keys), FOLLOWED, _ROW.owner == self._store.owner)
         return set(keys) - {key for (key,) in await self._database.read(mine)}
 
     async def mark_told(self, key: str, state: State) -> None:
         """Record that `on_end` has returned for a row of this owner that ended in this state, and is still in it."""
-        await self._mark(key, state.value, _ROW.owner == self._entries.owner, _ROW.state == state)
+        await self._mark(key, state.value, _ROW.owner == self._store.owner, _ROW.state == state)
 
     async def unfollow(self, key: str) -> bool:
         """Record that a row is followed no more; return whether it was. One that is planned or being sent stays so."""
@@ -127,15 +127,15 @@ class DurableRows:
 
     async def release(self) -> None:
         """Leave the rows of this owner to others, which may follow them at once."""
-        mine = and_(FOLLOWED, _ROW.owner == self._entries.owner, _ROW.state != State.SENDING)
-        await self._database.write(update(ENTRIES).where(mine).values(owner=None))
+        mine = and_(FOLLOWED, _ROW.owner == self._store.owner, _ROW.state != State.SENDING)
+        await self._database.write(update(ITEMS).where(mine).values(owner=None))
 
     async def _mark(self, key: str, notified_state: str, *conditions: ColumnElement[bool]) -> bool:
-        marking = update(ENTRIES).where(_ROW.key == key, FOLLOWED, *conditions)
+        marking = update(ITEMS).where(_ROW.key == key, FOLLOWED, *conditions)
         return (await self._database.write(marking.values(notified_state=notified_state)))[0] == 1
 
     def _is_free(self) -> ColumnElement[bool]:
         """Return whether no living owner follows a row."""
         if self._patience is not None:
-            return statements.owner_is_dead(self._entries.now(), self._patience)
-        return _ROW.owner.is_distinct_from(self._entries.owner)
+            return statements.owner_is_dead(self._store.now(), self._patience)
+        return _ROW.owner.is_distinct_from(self._store.owner)

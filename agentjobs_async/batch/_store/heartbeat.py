@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, Double, Select, String, delete, func, lite
 
 from agentjobs_async import JournalError
 from agentjobs_async._polling.pace import PollShare
-from agentjobs_async.batch._store.entries import Entries
+from agentjobs_async.batch._store.row_store import RowStore
 from agentjobs_async.batch._store.schema import OWNERS, Moment
 from agentjobs_async.batch._store.writer import Database
 
@@ -71,12 +71,12 @@ class Heartbeat:
         life: Changes when a heartbeat came so late that the owner may have been taken for dead before it.
     """
 
-    def __init__(self, database: Database, entries: Entries, patience: float) -> None:
+    def __init__(self, database: Database, store: RowStore, patience: float) -> None:
         self.patience = patience
         self.life: int = 0
-        self.polls: PollSharing = PollSharing(database, entries, patience, self)
+        self.polls: PollSharing = PollSharing(database, store, patience, self)
         self._database = database
-        self._entries = entries
+        self._store = store
         self._heard = _Instant()
         self._beating: asyncio.Task[None] | None = None
         self._sweeping: asyncio.Task[None] | None = None
@@ -121,7 +121,7 @@ class Heartbeat:
     async def _part(self) -> None:
         try:
             async with asyncio.timeout(_PARTING_SECONDS):
-                await self._database.write(delete(OWNERS).where(OWNERS.c.owner == self._entries.owner))
+                await self._database.write(delete(OWNERS).where(OWNERS.c.owner == self._store.owner))
         except TimeoutError:
             error = JournalError("the journal could not be told that its owner leaves", "io")
         else:
@@ -139,7 +139,7 @@ class Heartbeat:
 
     async def _beat(self) -> None:
         asked = _Instant()
-        beat = self._database.backend.insert(OWNERS).values(owner=self._entries.owner, seen_at=self._entries.now())
+        beat = self._database.backend.insert(OWNERS).values(owner=self._store.owner, seen_at=self._store.now())
         beating = beat.on_conflict_do_update(index_elements=[OWNERS.c.owner], set_={"seen_at": beat.excluded.seen_at})
         try:
             async with asyncio.timeout(self.patience * _ANSWERED_WITHIN):
@@ -154,10 +154,10 @@ class Heartbeat:
         raise error
 
     async def _sweep(self) -> None:
-        found = await self._entries.mark_unknown_of_dead_owners(self.patience)
+        found = await self._store.mark_unknown_of_dead_owners(self.patience)
         if found:
             _logger.warning("%d creates became unknown: their owners are gone", len(found))
-        await self._entries.take_back()
+        await self._store.take_back()
 
 
 class PollSharing:
@@ -171,9 +171,9 @@ class PollSharing:
         heartbeat: Says whether no other owner takes this one for dead.
     """
 
-    def __init__(self, database: Database, entries: Entries, patience: float, heartbeat: Heartbeat) -> None:
+    def __init__(self, database: Database, store: RowStore, patience: float, heartbeat: Heartbeat) -> None:
         self._database = database
-        self._entries = entries
+        self._store = store
         self._patience = patience
         self._heartbeat = heartbeat
         self._on_share: Callable[[PollShare | None], None] | None = None
@@ -186,7 +186,7 @@ class PollSharing:
         The first share is asked for with the patience of a run: the connection of the heartbeats may have been cut.
         """
         self._on_share = on_share
-        await self._renew(self._entries._database)  # noqa: SLF001 - private to other rooms
+        await self._renew(self._store._database)  # noqa: SLF001 - private to other rooms
 
     def end(self) -> None:
         """Ask for no share any more; the next beat gives up the last one."""
@@ -197,7 +197,7 @@ class PollSharing:
         if self._on_share is not None:
             await self._renew(self._database)
         elif self._recorded:
-            polling = update(OWNERS).where(OWNERS.c.owner == self._entries.owner, OWNERS.c.polls.is_not(None))
+            polling = update(OWNERS).where(OWNERS.c.owner == self._store.owner, OWNERS.c.polls.is_not(None))
             await self._database.write(polling.values(polls=None))
             self._recorded = False
 
@@ -212,7 +212,7 @@ class PollSharing:
 
     async def _ask(self, held: float, database: Database) -> None:
         """Use the share that the journal grants; `held` is what the owner has used until now, in polls per second."""
-        asking = share_polls(self._entries.owner, held, self._patience, _USED, self._entries.now())
+        asking = share_polls(self._store.owner, held, self._patience, _USED, self._store.now())
         self._recorded = True
         # As a claim: the lock of all owners must not wait for this process to commit.
         _, rows = await database.write(asking, claims=True)

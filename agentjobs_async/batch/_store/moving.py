@@ -14,10 +14,10 @@ from agentjobs_async import InvalidInputError, JournalError
 from agentjobs_async.batch._store import statements
 from agentjobs_async.batch._store.address import checked_place
 from agentjobs_async.batch._store.connections import AnyConnection
-from agentjobs_async.batch._store.entries import Entries
 from agentjobs_async.batch._store.opened import Opened
+from agentjobs_async.batch._store.row_store import RowStore
 from agentjobs_async.batch._store.rows import FROM, TO, Move, moves_of
-from agentjobs_async.batch._store.schema import ENTRIES, METADATA, MOVES, NO_OWNER
+from agentjobs_async.batch._store.schema import ITEMS, METADATA, MOVES, NO_OWNER
 from agentjobs_async.batch._store.writer import Database
 from agentjobs_async.batch.states import ENDED
 
@@ -30,10 +30,10 @@ BEGIN
     RAISE EXCEPTION 'the journal was moved' USING ERRCODE = 'read_only_sql_transaction';
 END
 $$;
-CREATE TRIGGER agentjobs_moved BEFORE INSERT OR UPDATE ON agentjobs_entries
+CREATE TRIGGER agentjobs_moved BEFORE INSERT OR UPDATE ON agentjobs_items
     FOR EACH ROW EXECUTE FUNCTION agentjobs_moved();
 """
-_ROW_COUNT: Final = select(func.count()).select_from(ENTRIES)
+_ROW_COUNT: Final = select(func.count()).select_from(ITEMS)
 """Counts all rows, tries included."""
 
 
@@ -76,7 +76,7 @@ class _OpenJournal:
 
     opened: Opened
     database: Database
-    entries: Entries
+    store: RowStore
 
 
 @frozen
@@ -112,7 +112,7 @@ class _Moving:
 
     async def _check_service(self) -> None:
         """Check that workers which wait in the new journal do not work for another service."""
-        own, other = await self.old.entries.service(), await self.new.entries.service()
+        own, other = await self.old.store.service(), await self.new.store.service()
         if other is not None and other != own:
             raise InvalidInputError(
                 f"{self.new.opened.address} belongs to another service, for which workers may wait there:"
@@ -122,7 +122,7 @@ class _Moving:
     async def _check_prompts(self) -> None:
         """Check that the new journal can store each prompt."""
         if not self.new.database.backend.stores_nul and not self.old.opened.is_shared:
-            with_nul = select(ENTRIES.c.key).where(func.instr(ENTRIES.c.prompt, "\0") > 0).limit(1)
+            with_nul = select(ITEMS.c.key).where(func.instr(ITEMS.c.prompt, "\0") > 0).limit(1)
             for (key,) in await self.old.database.read(with_nul):
                 raise InvalidInputError(
                     f"the prompt of {key!r:.200} contains NUL (U+0000), which PostgreSQL can't store:"
@@ -144,7 +144,7 @@ class _Moving:
             await _lock_rows(connection)
             if self.old.opened.is_shared:
                 await self._check_unused(connection)
-            await connection.execute(statements.sending_to_unknown(**self.old.entries.unknown_columns()))
+            await connection.execute(statements.sending_to_unknown(**self.old.store.unknown_columns()))
             await connection.execute(
                 insert(MOVES).values(direction=TO, mark=departure.mark, place=departure.place, ended=0)
             )
@@ -156,7 +156,7 @@ class _Moving:
         return departure
 
     async def _check_unused(self, connection: AnyConnection) -> None:
-        owners = await connection.execute(statements.owners(self.old.entries.now()))
+        owners = await connection.execute(statements.owners(self.old.store.now()))
         if living := sum(owner.age < _OWNER_SECONDS for owner in owners):
             words = f"{living} workers or runs use it; stop them first"
             raise JournalError(f"journal {self.old.opened.address}: {words} (one that died counts for 30 s)", "locked")
@@ -183,7 +183,7 @@ class _Moving:
     async def _reopen_old(self, connection: AnyConnection) -> None:
         await connection.execute(delete(MOVES).where(MOVES.c.direction == TO, MOVES.c.ended == 0))
         if self.old.opened.is_shared:
-            await connection.exec_driver_sql("DROP TRIGGER agentjobs_moved ON agentjobs_entries")
+            await connection.exec_driver_sql("DROP TRIGGER agentjobs_moved ON agentjobs_items")
 
     async def _has_arrived(self, departure: Move) -> bool:
         found: dict[str, Move] = {}
@@ -212,8 +212,8 @@ async def _opened(journal: Opened) -> AsyncIterator[_OpenJournal]:
     try:
         await journal.open()
         assert journal.database is not None  # noqa: S101 - it is open
-        assert journal.entries is not None  # noqa: S101 - the same
-        yield _OpenJournal(journal, journal.database, journal.entries)
+        assert journal.store is not None  # noqa: S101 - the same
+        yield _OpenJournal(journal, journal.database, journal.store)
     finally:
         await journal.close(_CLOSING_SECONDS)
 
@@ -225,7 +225,7 @@ async def _rows(journal: _OpenJournal) -> int:
 async def _lock_rows(connection: AnyConnection) -> None:
     """Keep all others from changing rows until the caller's transaction ends; a file has no others."""
     if connection.dialect.name == "postgresql":
-        await connection.execute(text("LOCK TABLE agentjobs_entries IN SHARE ROW EXCLUSIVE MODE"))
+        await connection.execute(text("LOCK TABLE agentjobs_items IN SHARE ROW EXCLUSIVE MODE"))
 
 
 async def _copy_rows(source: Database, target: AnyConnection) -> None:
@@ -255,7 +255,7 @@ def _page(table: Table, after: Any) -> Select[Any]:
 
 
 def _without_owner(table: Table, row: dict[str, Any]) -> dict[str, Any]:
-    return {**row, "owner": NO_OWNER} if table is ENTRIES and row["state"] not in ENDED else row
+    return {**row, "owner": NO_OWNER} if table is ITEMS and row["state"] not in ENDED else row
 
 
 async def _count_on(connection: AnyConnection, table: Table) -> None:

@@ -11,9 +11,9 @@ from agentjobs_async._loop.tasks import until_done
 from agentjobs_async._polling.pace import PollShare
 from agentjobs_async.batch._store.address import ServerAddress
 from agentjobs_async.batch._store.connections import Backend
-from agentjobs_async.batch._store.entries import Entries
 from agentjobs_async.batch._store.file_lock import FileLock
 from agentjobs_async.batch._store.heartbeat import Heartbeat, parts_of
+from agentjobs_async.batch._store.row_store import RowStore
 from agentjobs_async.batch._store.rows import TO, Move
 from agentjobs_async.batch._store.schema import Moment
 from agentjobs_async.batch._store.sqlite import FileBackend, check, check_kind, make
@@ -35,7 +35,7 @@ class Opened:
     Attributes:
         place: As given; a file's path is absolute, and follows no link, once it is open.
         database: The open database.
-        entries: The rows.
+        store: The journal's rows.
         lock: The lock of a file; `None` with `read_only`.
         heartbeat: The heartbeats of an owner on PostgreSQL.
         read_only: As given.
@@ -54,7 +54,7 @@ class Opened:
     ) -> None:
         self.place = place
         self.database: Database | None = None
-        self.entries: Entries | None = None
+        self.store: RowStore | None = None
         self.lock: FileLock | None = None
         self.heartbeat: Heartbeat | None = None
         self.moves: dict[str, Move] = {}
@@ -105,7 +105,7 @@ class Opened:
         """Execute what is pending, close, and release a file; a server is waited for `patience` seconds at most."""
         if self.database is not None:
             self.database.enter()
-        database, self.database, self.entries = self.database, None, None
+        database, self.database, self.store = self.database, None, None
         lock, self.lock = self.lock, None
         heartbeat, self.heartbeat = self.heartbeat, None
         try:
@@ -125,9 +125,9 @@ class Opened:
         """Return whether a run, a worker or durable jobs use the journal, here or in another living process."""
         if self._sharers:
             return True
-        if self.entries is None or self.heartbeat is None:
+        if self.store is None or self.heartbeat is None:
             return False
-        others = [age for owner, age in await self.entries.owners() if owner != self.entries.owner]
+        others = [age for owner, age in await self.store.owners() if owner != self.store.owner]
         return any(age < self.owner_timeout for age in others)
 
     def connect_arguments(self) -> dict[str, Any]:
@@ -177,10 +177,10 @@ class Opened:
     async def _open_file(self, path: Path) -> None:
         # In a thread: all of it waits for the disk.
         path = self.place = await asyncio.to_thread(self._own, path)
-        entries = self._begin(FileBackend(path, read_only=self.read_only), time.time)
-        await self._read_moves(entries)
+        store = self._begin(FileBackend(path, read_only=self.read_only), time.time)
+        await self._read_moves(store)
         if not self.read_only:
-            await entries.mark_sending_unknown()
+            await store.mark_sending_unknown()
 
     async def _open_server(self, address: ServerAddress) -> None:
         from agentjobs_async.batch._store import postgresql  # noqa: PLC0415 - its dialect takes long to import
@@ -189,15 +189,15 @@ class Opened:
             timeout = self.owner_timeout
             return postgresql.ServerBackend(address, read_only=self.read_only, owner_timeout=timeout, **settings)
 
-        entries = self._begin(backend(), postgresql.server_clock)
+        store = self._begin(backend(), postgresql.server_clock)
         assert self.database is not None  # noqa: S101 - `_begin` has set it
         await self.database.once(
             lambda connection: postgresql.lay_out(connection, address.name, writing=not self.read_only)
         )
-        await self._read_moves(entries)
+        await self._read_moves(store)
         if not (self.read_only or self._moving):
             # Over a connection of its own, without patience: a beat that waited would come too late anyway.
-            self.heartbeat = Heartbeat(Database(backend(patience=0.0)), entries, self.owner_timeout)
+            self.heartbeat = Heartbeat(Database(backend(patience=0.0)), store, self.owner_timeout)
             await self.heartbeat.begin()
 
     def _own(self, path: Path) -> Path:
@@ -214,20 +214,20 @@ class Opened:
             self.lock.watch(path)
         return path
 
-    async def _read_moves(self, entries: Entries) -> None:
+    async def _read_moves(self, store: RowStore) -> None:
         """Read where the journal was moved to.
 
         Raises:
             JournalError: It was, and would be written (`moved`).
         """
-        self.moves = await entries.moves()
+        self.moves = await store.moves()
         if not (self.read_only or self._moving):
             self.check_not_moved()
 
-    def _begin(self, backend: Backend, clock: Callable[[], Moment]) -> Entries:
+    def _begin(self, backend: Backend, clock: Callable[[], Moment]) -> RowStore:
         self.database = Database(backend)
-        self.entries = Entries(self.database, self._clock or clock, self.lock)
-        return self.entries
+        self.store = RowStore(self.database, self._clock or clock, self.lock)
+        return self.store
 
     def _give_up(self) -> None:
         if self.database is not None:

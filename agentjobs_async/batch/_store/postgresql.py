@@ -32,9 +32,9 @@ from agentjobs_async.batch._store.address import ServerAddress
 from agentjobs_async.batch._store.connections import AnyConnection, Backend, Read, Stamp
 from agentjobs_async.batch._store.schema import (
     APPLICATION,
-    ENTRIES,
     FOLLOWED_INDEX,
     FUNCTIONS,
+    ITEMS,
     JOURNAL,
     METADATA,
     RETRIED_INDEX,
@@ -170,7 +170,7 @@ async def lay_out(connection: AnyConnection, name: str, *, writing: bool) -> Non
     if writing:
         # One at a time: of two owners that begin at once, both would find no table.
         await connection.execute(text("SELECT pg_advisory_xact_lock(:application)"), {"application": APPLICATION})
-    if await _has_table(connection, ENTRIES):
+    if await _has_table(connection, ITEMS):
         if (words := other_layout(*await _layout(connection))) is not None:
             raise JournalError(f"journal {name}: {words}; the database is left as it is", "version")
     elif not writing:

@@ -20,7 +20,7 @@ from agentjobs_async.batch._store.rows import (
     text_or_none,
 )
 from agentjobs_async.batch._store.schema import (
-    ENTRIES,
+    ITEMS,
     JOURNAL,
     PAUSES,
     SENDS,
@@ -35,7 +35,7 @@ from agentjobs_async.batch.limits import FleetLimits
 from agentjobs_async.batch.states import ENDED, State
 from agentjobs_async.batch.where import Where
 
-_ROW: Final = ENTRIES.c
+_ROW: Final = ITEMS.c
 _PAGE_ROWS: Final = 500  # few enough that the loop stands still for some milliseconds only
 _PAGE_NUMBERS: Final = 5_000  # the same, of two cells each
 BEGUN: Final = or_(_ROW.state == State.ACTIVE, and_(_ROW.state == State.PLANNED, _ROW.owner.is_not(None)))
@@ -225,7 +225,7 @@ class Reader:
         moment = seconds_of(self._clock())
         sends = (
             select(table.c.project_id, table.c.sent_at).where(_is_within(table.c.sent_at, moment, seconds))
-            for table in (ENTRIES, SENDS)
+            for table in (ITEMS, SENDS)
         )
         return await self._ages(_ages_of_newest(union_all(*sends).subquery(), moment, most))
 

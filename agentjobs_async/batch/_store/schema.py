@@ -58,8 +58,8 @@ def _listed(states: Collection[State]) -> str:
     return ", ".join(f"'{state}'" for state in states)
 
 
-ENTRIES: Final = Table(
-    "agentjobs_entries",
+ITEMS: Final = Table(
+    "agentjobs_items",
     METADATA,
     Column("number", Integer().with_variant(BigInteger(), "postgresql"), primary_key=True),
     Column("key", String, nullable=False, unique=True),
@@ -91,8 +91,8 @@ ENTRIES: Final = Table(
     CheckConstraint(f"state IN ({_listed(list(State))})", name="known_state"),
     CheckConstraint(f"job_id IS NOT NULL OR state NOT IN ({_listed(_WITH_ID)})", name="id_when_active"),
     CheckConstraint(f"job_id IS NULL OR state NOT IN ({_listed(_WITHOUT_ID)})", name="no_id_before"),
-    Index("agentjobs_entries_by_state", "state", "number"),
-    Index("agentjobs_entries_by_sending", "sent_at"),
+    Index("agentjobs_items_by_state", "state", "number"),
+    Index("agentjobs_items_by_sending", "sent_at"),
 )
 """The tries of the items.
 
@@ -105,16 +105,16 @@ items of a batch; for a durable job it is the state that its `on_end` was told o
 """
 FOLLOWED: Final = literal_column("notified_state IN ('', 'unknown')", Boolean)
 """Whether `on_end` of a durable job is to be told of an end to come. Without parameters, as its index has to be."""
-FOLLOWED_INDEX: Final = Index("agentjobs_entries_followed", ENTRIES.c.state, ENTRIES.c.number, sqlite_where=FOLLOWED)
+FOLLOWED_INDEX: Final = Index("agentjobs_items_followed", ITEMS.c.state, ITEMS.c.number, sqlite_where=FOLLOWED)
 """The durable jobs that are followed. It costs nothing for the items of a batch."""
 RETRIED_INDEX: Final = Index(
-    "agentjobs_entries_by_retry",
-    ENTRIES.c.state,
-    sqlite_where=ENTRIES.c.retried_as.is_not(None),
+    "agentjobs_items_by_retry",
+    ITEMS.c.state,
+    sqlite_where=ITEMS.c.retried_as.is_not(None),
 )
 """The tries that are no items. It costs nothing for a row that was not tried again."""
 SHOWN: Final = tuple(
-    ENTRIES.c[name]
+    ITEMS.c[name]
     for name in (
         *("key", "prompt", "project_id", "state", "job_id", "pr_link", "error", "updated_at", "number"),
         *("planned_at", "claimed_at", "created_at", "seen_at", "ended_at", "polls", "tries", "context"),

@@ -36,7 +36,7 @@ from agentjobs_async.batch._store.connections import Backend, Read, Stamp
 from agentjobs_async.batch._store.schema import (
     APPLICATION,
     BEFORE_RELEASE,
-    ENTRIES,
+    ITEMS,
     JOURNAL,
     LAYOUT,
     METADATA,
@@ -47,7 +47,7 @@ from agentjobs_async.batch._store.threads import FileEngine
 from agentjobs_async.batch.states import State
 from agentjobs_async.errors import JournalReason
 
-_ROW: Final = ENTRIES.c
+_ROW: Final = ITEMS.c
 
 _BUSY_SECONDS: Final = 10.0  # a foreign program that reads the file may lock it for a moment
 _CHECKPOINT_PAGES: Final = 32  # often, so that the file alone, copied without its log, holds nearly all rows
@@ -74,7 +74,7 @@ _WORDS: Final[dict[JournalReason, str]] = {
 def _claim() -> ReturningUpdate[None, None, int]:
     token, now = bindparam("new_claim", type_=String), bindparam("new_time", type_=Float(53))
     repeated = and_(_ROW.state == State.SENDING, _ROW.claim == token)  # executed before, and the answer was lost
-    claiming = update(ENTRIES).where(_ROW.key == bindparam("its_key"), or_(_ROW.state == State.PLANNED, repeated))
+    claiming = update(ITEMS).where(_ROW.key == bindparam("its_key"), or_(_ROW.state == State.PLANNED, repeated))
     values = {"claim": token, "owner": bindparam("new_owner"), "error": None}
     times = {"sent_at": now, "claimed_at": now, "updated_at": now, "changed_at": now}
     found = null().label("wait"), null().label("of_project"), literal(1).label("claimed")

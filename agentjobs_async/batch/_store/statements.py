@@ -27,14 +27,14 @@ from sqlalchemy.sql.dml import ReturningInsert, ReturningUpdate
 
 from agentjobs_async._validation import checked_instance
 from agentjobs_async.batch._store.connections import Insert
-from agentjobs_async.batch._store.schema import ENTRIES, MOVES, OWNERS, SENDS, SHOWN, Moment, seconds_of
+from agentjobs_async.batch._store.schema import ITEMS, MOVES, OWNERS, SENDS, SHOWN, Moment, seconds_of
 from agentjobs_async.batch.states import State, origins
 from agentjobs_async.batch.where import Where
 
-_ROW: Final = ENTRIES.c
+_ROW: Final = ITEMS.c
 _LONGEST_WINDOW_SECONDS: Final = 366 * 86_400.0  # no service counts creates for longer than a year
 ROWS: Final = select(*SHOWN)
-"""Select rows of the entries, each of which makes a `JournalRow`."""
+"""Select rows of items, each of which makes a `JournalRow`."""
 MOVES_RECORDED: Final = select(MOVES.c.direction, MOVES.c.mark, MOVES.c.place, MOVES.c.ended)
 """Select the moves that a journal records: `to` at most one place, and `from` at most one."""
 
@@ -52,7 +52,7 @@ def planning(insert: Callable[[Table], Insert], clock: ColumnElement[float] | No
 
     It is built once: building it costs more than executing it.
     """
-    return plan(insert(ENTRIES), {} if clock is None else planned_times(clock))
+    return plan(insert(ITEMS), {} if clock is None else planned_times(clock))
 
 
 def planned_times(now: Moment) -> dict[str, Moment]:
@@ -74,7 +74,7 @@ def plan(
     value besides those of its columns, so that SQLAlchemy compiles it once for any number of rows.
 
     Args:
-        insert: An insert into the entries.
+        insert: An insert into `ITEMS`.
         values: Columns of all new rows. `run` of a row is its page: 32 characters that name the source, then anything.
         kept: Other columns that change in rows that are there.
         returned: What is returned besides the rows.
@@ -144,7 +144,7 @@ def _moving(
         allowed = frozenset({origin})
     # No index has this, so that the row is found by its key: to old statistics, the index of states may look as good.
     state = _ROW.state.concat(literal_column("''"))
-    moving = update(ENTRIES).where(state.in_([literal_column(f"'{origin}'") for origin in sorted(allowed)]))
+    moving = update(ITEMS).where(state.in_([literal_column(f"'{origin}'") for origin in sorted(allowed)]))
     moving = moving.where(*(_ROW[name] == bindparam(f"its_{name}") for name in ("key", *required)))
     new = {name: bindparam(f"new_{name}", type_=_ROW[name].type) for name in changed}
     return moving.values(state=literal_column(f"'{target}'"), **new, **dict(timed)).returning(*SHOWN)
@@ -152,7 +152,7 @@ def _moving(
 
 def sending_to_unknown(*conditions: ColumnElement[bool], **values: Any) -> ReturningUpdate[Any]:
     """Make the rows unknown that are sending and meet all conditions, since their owner ended; return their keys."""
-    rows = update(ENTRIES).where(_ROW.state == State.SENDING, *conditions)
+    rows = update(ITEMS).where(_ROW.state == State.SENDING, *conditions)
     return rows.values(state=State.UNKNOWN, **values).returning(_ROW.key)
 
 

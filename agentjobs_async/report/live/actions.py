@@ -98,7 +98,7 @@ async def act(journal: Journal, action: Action, who: str) -> dict[str, Any]:
     done, reasons = 0, list[str]()
     async with AsyncExitStack() as stack:
         opened = journal if not journal.read_only else await stack.enter_async_context(journal._writable())
-        if await opened._entries.identity() != action.journal:
+        if await opened._store.identity() != action.journal:
             raise JournalError(f"{opened.name} is not the journal that the page shows: load the page anew", "moved")
         try:
             for start in range(0, len(action.states), _AT_ONCE):
@@ -113,11 +113,11 @@ async def act(journal: Journal, action: Action, who: str) -> dict[str, Any]:
 
 async def _act_on(journal: Journal, numbers: Sequence[int], action: Action) -> list[str]:
     """Change those rows that are as the page showed them, and return why each of the others is left as it is."""
-    rows = {row.number: row for row in await journal._entries.numbered(numbers)}
+    rows = {row.number: row for row in await journal._store.numbered(numbers)}
     reasons = {number: _refusal(rows.get(number), number, action) for number in numbers}
     as_shown = [row for row in rows.values() if reasons[row.number] is None]
     if action.name == "retry":
-        again = await retry_found(journal._entries, as_shown)
+        again = await retry_found(journal._store, as_shown)
         late: list[str | None] = ["it has changed meanwhile"] * (len(as_shown) - len(again))
     else:
         # At once, so that the writes share their commits.

@@ -79,7 +79,7 @@ class _Board:
     async def running(self, app: web.Application) -> AsyncIterator[None]:
         """Follow the journal while the application runs."""
         del app
-        _ = self.journal._entries  # it has to be open
+        _ = self.journal._store  # it has to be open
         following = asyncio.get_running_loop().create_task(self._feed.run())
         try:
             yield

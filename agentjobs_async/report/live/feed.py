@@ -162,7 +162,7 @@ class ChangeFeed:
 
     async def _check_identity(self) -> None:
         """Begin anew, and let all pages do so, where the database has another journal by now: one was moved there."""
-        identity = await self._journal._entries.identity() if self._journal.is_shared else None
+        identity = await self._journal._store.identity() if self._journal.is_shared else None
         if self._identity not in (None, identity):
             self._document = None
             self._figures.clear()
@@ -216,7 +216,7 @@ class ChangeFeed:
         if self._document is None:
             await self._changes.begin()
         source = await Source.of(self._journal, prompts=self._prompts)
-        async for rows in document.read(source, identity=await self._journal._entries.identity()):
+        async for rows in document.read(source, identity=await self._journal._store.identity()):
             if self._document is not None:
                 # What no look has found, such as a row that was committed very late: open pages get it, too.
                 self._add([row for row in rows if row.number not in self._figures])

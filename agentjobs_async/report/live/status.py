@@ -61,7 +61,7 @@ async def status_of(journal: Journal) -> dict[str, Any]:
     Raises:
         JournalError: The journal can't be read.
     """
-    move = (await journal._entries.moves()).get(TO)
+    move = (await journal._store.moves()).get(TO)
     return {
         "workers": await _shown_workers(journal),
         "trouble": None if move is None else str(move.error(journal.name)),
@@ -112,7 +112,7 @@ class TimeLeft:
             return None
         if time.monotonic() - self._made_at >= _FRESH_SECONDS:
             self._made_at = time.monotonic()
-            known = await known_histories(self._journal._entries)
+            known = await known_histories(self._journal._store)
             by_project = {project: _texts_by_age(history) for project, history in known.items()}
             self._words = {"ages": _AGES, "by_project": by_project}
         return self._words

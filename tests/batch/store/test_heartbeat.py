@@ -13,8 +13,8 @@ from sqlalchemy import Connection, func, make_url, select
 from agentjobs_async import InvalidInputError, JobRef, JournalError
 from agentjobs_async.batch import BatchWorker, FleetLimits, Journal, State
 from agentjobs_async.batch._store import heartbeat as beating
-from agentjobs_async.batch._store.entries import Entries, NoRoom
 from agentjobs_async.batch._store.heartbeat import Lease
+from agentjobs_async.batch._store.row_store import NoRoom, RowStore
 from tests.batch.silence import LONG_AGO, NEVER, be_silent, heartbeat_of, record_silence, server_is_up, stop_beating
 from tests.batch.stage import FakeSession, connected, items, state_of
 from tests.batch.wire import wired
@@ -36,7 +36,7 @@ async def owner(database: str, beats: float = NEVER / BEAT_SECONDS) -> AsyncIter
 
 
 async def claimed(journal: Journal, key: str) -> str:
-    claim = await journal._entries.claim(key)
+    claim = await journal._store.claim(key)
     assert isinstance(claim, str)
     return claim
 
@@ -55,7 +55,7 @@ async def test_many_owners(laid_out: str) -> None:
     async with owner(laid_out, beats=1) as one, owner(laid_out, beats=1) as two:
         await one.add(items(40))
         claims = await asyncio.gather(
-            *(journal._entries.claim(f"k{number}") for number in range(40) for journal in (one, two))
+            *(journal._store.claim(f"k{number}") for number in range(40) for journal in (one, two))
         )
         assert sum(isinstance(claim, str) for claim in claims) == 40
         for journal in (one, two):  # a long time later
@@ -85,7 +85,7 @@ async def _is(journal: Journal, key: str, state: State) -> bool:
 
 
 async def _told(journal: Journal) -> bool:
-    return journal._entries.became_unknown == ["k0"]
+    return journal._store.became_unknown == ["k0"]
 
 
 async def test_late_answers(laid_out: str) -> None:
@@ -95,9 +95,9 @@ async def test_late_answers(laid_out: str) -> None:
         claims = {key: await claimed(stalled, key) for key in ("k0", "k1", "k2", "k3")}
         await be_silent(stalled, laid_out)
         await until(lambda: _is(living, "k3", State.UNKNOWN))
-        assert await stalled._entries.mark_created("k0", JobRef("docs", "job_1"))
-        assert await stalled._entries.mark_rejected("k1", WHY, claim=claims["k1"])
-        assert await stalled._entries.release_claim("k2", WHY, claim=claims["k2"])
+        assert await stalled._store.mark_created("k0", JobRef("docs", "job_1"))
+        assert await stalled._store.mark_rejected("k1", WHY, claim=claims["k1"])
+        assert await stalled._store.release_claim("k2", WHY, claim=claims["k2"])
         assert {row.key: str(row.state) async for row in living.rows()} == {
             "k0": "active",
             "k1": "rejected",
@@ -115,9 +115,9 @@ async def test_what_somebody_else_has_claimed_since(laid_out: str) -> None:
         await until(lambda: _is(living, "k0", State.UNKNOWN))
         await living.resolve("k0", send_again=True)
         await claimed(living, "k0")
-        assert not await stalled._entries.release_claim("k0", WHY, claim=old)
-        assert not await stalled._entries.mark_rejected("k0", WHY, claim=old)
-        assert not await stalled._entries.mark_unknown("k0", WHY, claim=old)
+        assert not await stalled._store.release_claim("k0", WHY, claim=old)
+        assert not await stalled._store.mark_rejected("k0", WHY, claim=old)
+        assert not await stalled._store.mark_unknown("k0", WHY, claim=old)
         assert await state_of(living, "k0") is State.SENDING
 
 
@@ -127,8 +127,8 @@ async def test_a_server_that_was_down(laid_out: str) -> None:
         await journal.add(items(1))
         await claimed(journal, "k0")
         execute(laid_out, "UPDATE agentjobs_owners SET seen_at = 0")
-        assert await journal._entries.mark_unknown_of_dead_owners(1e6) == ()
-        assert await journal._entries.mark_unknown_of_dead_owners(0.0) == ("k0",)
+        assert await journal._store.mark_unknown_of_dead_owners(1e6) == ()
+        assert await journal._store.mark_unknown_of_dead_owners(0.0) == ("k0",)
 
 
 async def test_beating_goes_on(
@@ -141,7 +141,7 @@ async def test_beating_goes_on(
         async def broken(patience: float) -> tuple[str, ...]:
             raise JournalError(f"no answer in {patience} s", "io")
 
-        monkeypatch.setattr(journal._entries, "mark_unknown_of_dead_owners", broken)
+        monkeypatch.setattr(journal._store, "mark_unknown_of_dead_owners", broken)
         await until(lambda: "no answer" in caplog.text)
         await beats_on(laid_out, journal)
         monkeypatch.undo()
@@ -201,7 +201,7 @@ async def test_a_stalled_transaction(laid_out: str) -> None:
             # In one statement: the transaction must not be ended before it has the lock.
             shortened = f"set_config('{timeout}', '300ms', true)"
             await connection.exec_driver_sql(f"SELECT {shortened} FROM agentjobs_journal FOR UPDATE")  # noqa: S608 - a test's own words
-            while isinstance(held := await living._entries.claim("k0"), NoRoom):
+            while isinstance(held := await living._store.claim("k0"), NoRoom):
                 assert held.wait <= 1
             assert isinstance(held, str)
             await connection.run_sync(Connection.invalidate)
@@ -217,7 +217,7 @@ async def locked(database: str, rows: str) -> AsyncIterator[None]:
 
 
 def last_seen(database: str, journal: Journal) -> float:
-    ((seen,),) = execute(database, f"SELECT seen_at FROM agentjobs_owners WHERE owner = '{journal._entries.owner}'")  # noqa: S608 - the name is our own, of this test
+    ((seen,),) = execute(database, f"SELECT seen_at FROM agentjobs_owners WHERE owner = '{journal._store.owner}'")  # noqa: S608 - the name is our own, of this test
     return float(seen)
 
 
@@ -239,11 +239,11 @@ async def test_signs_of_life_wait_for_no_claim(laid_out: str) -> None:
         await claimed(living, "k0")
         await claimed(living, "k1")
         async with locked(laid_out, "agentjobs_journal"):
-            assert await living._entries.claim("k2") == NoRoom(1.0)
+            assert await living._store.claim("k2") == NoRoom(1.0)
             execute(laid_out, "ALTER FUNCTION agentjobs_claim SET lock_timeout = '1h'")
-            waiting = asyncio.ensure_future(living._entries.claim("k2"))
+            waiting = asyncio.ensure_future(living._store.claim("k2"))
             await until(lambda: is_waiting_for_a_lock(laid_out))
-            assert await living._entries.mark_created("k1", JobRef("docs", "job_1"))
+            assert await living._store.mark_created("k1", JobRef("docs", "job_1"))
             await beats_on(laid_out, living)
             assert not waiting.done()
         assert isinstance(await waiting, str)
@@ -256,7 +256,7 @@ async def test_signs_of_life_wait_for_no_sweep(laid_out: str) -> None:
         await living.add(items(2))
         await claimed(silent, "k0")
         await claimed(living, "k1")
-        async with locked(laid_out, "agentjobs_entries WHERE key = 'k0'"):
+        async with locked(laid_out, "agentjobs_items WHERE key = 'k0'"):
             await be_silent(silent, laid_out)
             await until(lambda: is_waiting_for_a_lock(laid_out))
             await beats_on(laid_out, living)
@@ -270,7 +270,7 @@ async def test_the_time_of_a_statement_that_had_to_wait(laid_out: str) -> None:
     It compares heartbeats with the time at which it looked for them.
     """
     async with owner(laid_out) as journal, connected(journal) as connection:
-        now: Any = journal._entries.now()
+        now: Any = journal._store.now()
         before, _, after = tuple((await connection.execute(select(now, func.pg_sleep(0.05), now))).one())
         assert before == after
         (later,) = (await connection.execute(select(now))).one()
@@ -364,9 +364,9 @@ async def test_an_owner_that_was_taken_for_dead(
 async def test_an_opening_that_fails(laid_out: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A journal whose first sign of life could not be given is not opened, and leaves nothing behind."""
 
-    async def broken(entries: object, patience: float) -> tuple[str, ...]:
-        raise JournalError(f"{entries} gave no answer in {patience} s", "io")
+    async def broken(store: object, patience: float) -> tuple[str, ...]:
+        raise JournalError(f"{store} gave no answer in {patience} s", "io")
 
-    monkeypatch.setattr(Entries, "mark_unknown_of_dead_owners", broken)
+    monkeypatch.setattr(RowStore, "mark_unknown_of_dead_owners", broken)
     with pytest.raises(JournalError, match="gave no answer"):
         await Journal.open(laid_out).__aenter__()

@@ -35,11 +35,11 @@ async def begun(place: str | Path) -> list[JournalRow]:
         session.ends["p1"] = "failed"
         await run(session, items(2), journal)
         await journal.add([*items(4), BatchItem("k4", "p 4", "docs", {"row": 4})])
-        entries = journal._entries
-        await entries.claim("k2")
-        await entries.mark_created("k2", JobRef("docs", "job_x"), "00-aa-bb-01")
-        await entries.claim("k3")
-        await entries.pause(3600, "docs")
+        store = journal._store
+        await store.claim("k2")
+        await store.mark_created("k2", JobRef("docs", "job_x"), "00-aa-bb-01")
+        await store.claim("k3")
+        await store.pause(3600, "docs")
         await journal.set_limits(LIMITS)
         await journal.retry("k1")
     return await all_rows(place)
@@ -69,7 +69,7 @@ async def test_to_postgresql_and_back(path: Path, url: str, tmp_path: Path) -> N
     assert [row for row in after if row.key != "k3"] == [row for row in before if row.key != "k3"]
     await is_closed(path, "it was moved to postgresql")
     async with Journal.open(url) as journal:
-        assert (await journal._entries.paused_for())["docs"] > 3000
+        assert (await journal._store.paused_for())["docs"] > 3000
         assert await journal.limits() == LIMITS
         await journal.add([BatchItem("new", "p")], project_id="docs")
     back = tmp_path / "back.db"
@@ -151,7 +151,7 @@ async def test_a_target_of_another_service(path: Path, url: str) -> None:
     await begun(path)
     for place, service in ((path, "emulator"), (url, "https://api.example.com /a /b")):
         async with Journal.open(place) as journal:
-            await journal._entries.set_service(service, replaces=True)
+            await journal._store.set_service(service, replaces=True)
     with pytest.raises(InvalidInputError, match="belongs to another service"):
         await move_journal(path, url)
     assert await rows_of(url) == []
@@ -162,13 +162,13 @@ async def test_a_target_of_another_service(path: Path, url: str) -> None:
 async def test_a_target_that_fails(path: Path, url: str) -> None:
     """When the rows can't be written, the old journal is open as before, and a later move succeeds."""
     await begun(path)
-    execute(url, "ALTER TABLE agentjobs_entries ADD CONSTRAINT too_short CHECK (key <> 'k4')")
+    execute(url, "ALTER TABLE agentjobs_items ADD CONSTRAINT too_short CHECK (key <> 'k4')")
     with pytest.raises(JournalError, match="journal PostgreSQL/"):
         await move_journal(path, url)
     async with Journal.open(path) as journal:
         assert (await journal.counts())[State.PLANNED] == 2
     assert await rows_of(url) == []
-    execute(url, "ALTER TABLE agentjobs_entries DROP CONSTRAINT too_short")
+    execute(url, "ALTER TABLE agentjobs_items DROP CONSTRAINT too_short")
     assert await move_journal(path, url) == 6
 
 
@@ -179,7 +179,7 @@ async def test_an_owner_that_was_overlooked(path: Path, url: str) -> None:
         execute(url, "DELETE FROM agentjobs_owners")
         await move_journal(url, path)
         with pytest.raises(JournalError) as caught:
-            await owner._entries.claim("k0")
+            await owner._store.claim("k0")
         assert caught.value.reason == "read_only"
     assert states(await rows_of(url)) == {"k0": "planned"}
 

@@ -151,8 +151,8 @@ async def test_turns_of_all(owners: Owners, polling: Polling) -> None:
         await polling(journal)
     asked: list[Any] = []
     for journal in owners:
-        entries = journal._entries
-        asking = share_polls(entries.owner, WHOLE, NEVER, 1.0, 1_000.0)
-        asked += (await entries._database.write(asking))[1]
+        store = journal._store
+        asking = share_polls(store.owner, WHOLE, NEVER, 1.0, 1_000.0)
+        asked += (await store._database.write(asking))[1]
     assert sorted(row.number for row in asked) == [0, 1, 2]
     assert {(row.share, row.pollers, row.moment) for row in asked} == {(4.0, 3, 1_000.0)}

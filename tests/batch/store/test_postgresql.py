@@ -176,7 +176,7 @@ async def test_durability(laid_out: str) -> None:
 async def test_no_prompt_in_errors(laid_out: str) -> None:
     """An error of the server shows nothing of a prompt."""
     async with Journal.open(laid_out) as journal:
-        execute(laid_out, "ALTER TABLE agentjobs_entries ADD CONSTRAINT short CHECK (length(prompt) < 5)")
+        execute(laid_out, "ALTER TABLE agentjobs_items ADD CONSTRAINT short CHECK (length(prompt) < 5)")
         with pytest.raises(JournalError, match="short") as caught:
             await journal.add([BatchItem("a", "a very private prompt")], project_id="docs")
     assert "private" not in str(caught.value)
@@ -188,12 +188,12 @@ async def test_a_restarted_server(own_postgresql: Server, own_database: str) -> 
     async with Journal.open(own_database) as journal:
         await journal.add(items(50))
         await asyncio.to_thread(own_postgresql.restart)
-        claims = await asyncio.gather(*(journal._entries.claim(f"k{number}") for number in range(50)))
+        claims = await asyncio.gather(*(journal._store.claim(f"k{number}") for number in range(50)))
         assert all(isinstance(claim, str) for claim in claims)
         await asyncio.to_thread(own_postgresql.restart)
         assert (await journal.counts())[State.SENDING] == 50
         for number in range(50):
-            await journal._entries.mark_created(f"k{number}", JobRef("docs", f"job_{number}"))
+            await journal._store.mark_created(f"k{number}", JobRef("docs", f"job_{number}"))
 
 
 async def test_a_server_that_stays_away(laid_out: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,7 +203,7 @@ async def test_a_server_that_stays_away(laid_out: str, monkeypatch: pytest.Monke
         raise OperationalError("", {}, ConnectionError("nobody listens"))
 
     async with Journal.open(laid_out) as journal:
-        database = journal._entries._database
+        database = journal._store._database
         database.connector.patience = 0.3
         with monkeypatch.context() as patch:
             patch.setattr(database.backend.engine.sync_engine, "connect", gone)

@@ -17,7 +17,7 @@ CONTEXT = {"title": "Ünïcode \0", "row": [1, 2.5, None, {"deep": True}]}
 
 
 async def row_of(journal: Journal, key: str = "k0") -> JournalRow:
-    return (await journal._entries.get_many([key]))[key]
+    return (await journal._store.get_many([key]))[key]
 
 
 def at(seconds: float) -> datetime:
@@ -26,21 +26,21 @@ def at(seconds: float) -> datetime:
 
 async def test_times(journal: Journal) -> None:
     """Each step of an item leaves its time, and later steps leave it as it is."""
-    entries = journal._entries
+    store = journal._store
     set_clock(journal, 1000)
     await journal.add(items(1))
     row = await row_of(journal)
     assert (row.planned_at, row.sent_at, row.created_at, row.seen_at, row.ended_at) == (at(1000), *4 * [None])
     set_clock(journal, 1001)
     await journal.add(items(1))
-    await entries.claim("k0")
+    await store.claim("k0")
     set_clock(journal, 1002)
-    await entries.mark_created("k0", REF)
+    await store.mark_created("k0", REF)
     row = await row_of(journal)
     assert (row.planned_at, row.sent_at, row.created_at, row.seen_at) == (at(1000), at(1001), at(1002), at(1002))
     assert row.ended_at is None
     set_clock(journal, 1003)
-    await entries.mark_ended("k0", AgentJob("job_1", "docs", "completed"), 7)
+    await store.mark_ended("k0", AgentJob("job_1", "docs", "completed"), 7)
     row = await row_of(journal)
     assert (row.sent_at, row.created_at, row.seen_at, row.ended_at) == (at(1001), at(1002), at(1003), at(1003))
     assert (row.polls, row.tries) == (7, 1)
@@ -48,17 +48,17 @@ async def test_times(journal: Journal) -> None:
 
 async def test_what_did_not_happen(journal: Journal) -> None:
     """A claim under which nothing was sent leaves no time of a create; a rejection and an abandoning are ends."""
-    entries = journal._entries
+    store = journal._store
     await journal.add(items(4))
     for key in ("k0", "k1", "k2", "k3"):
-        claim = await entries.claim(key)
+        claim = await store.claim(key)
         assert isinstance(claim, str)
         if key == "k3":
-            entries._claims.unanswered[claim] = (key, asyncio.get_running_loop().time())
-    await entries.release_claim("k0", WHY, claim=await claim_of(entries, "k0"))
-    await entries.mark_rejected("k1", WHY, claim=await claim_of(entries, "k1"))
-    await entries.mark_unknown("k2", WHY, claim=await claim_of(entries, "k2"))
-    assert await entries.take_back() == ("k3",)
+            store._claims.unanswered[claim] = (key, asyncio.get_running_loop().time())
+    await store.release_claim("k0", WHY, claim=await claim_of(store, "k0"))
+    await store.mark_rejected("k1", WHY, claim=await claim_of(store, "k1"))
+    await store.mark_unknown("k2", WHY, claim=await claim_of(store, "k2"))
+    assert await store.take_back() == ("k3",)
     rows = {row.key: row for row in await journal.rows()}
     assert {key: row.sent_at is None for key, row in rows.items()} == {"k0": True, "k1": False, "k2": False, "k3": True}
     assert [key for key, row in rows.items() if row.ended_at is not None] == ["k1"]
@@ -68,11 +68,11 @@ async def test_what_did_not_happen(journal: Journal) -> None:
 
 async def test_resolved_rows(journal: Journal) -> None:
     """A job that was found has the time at which it was recorded, and the create keeps its own."""
-    entries = journal._entries
+    store = journal._store
     await journal.add(items(1))
     set_clock(journal, 2000)
-    await entries.claim("k0")
-    await entries.mark_unknown("k0", WHY, claim=await claim_of(entries, "k0"))
+    await store.claim("k0")
+    await store.mark_unknown("k0", WHY, claim=await claim_of(store, "k0"))
     set_clock(journal, 3000)
     await journal.resolve("k0", job_id="job_1")
     row = await row_of(journal)

@@ -9,7 +9,7 @@ from sqlalchemy import make_url
 
 from agentjobs_async import AgentJob, InvalidInputError, JobRef
 from agentjobs_async.batch import FleetLimits, Journal, Rate, State, run_batch
-from agentjobs_async.batch._store.entries import Entries, NoRoom
+from agentjobs_async.batch._store.row_store import NoRoom, RowStore
 from tests.batch.stage import FakeSession, claim_of, connected, items, outcomes, rate_limited, run, unknown
 from tests.postgresql import execute
 
@@ -37,7 +37,7 @@ async def owners(database: str, count: int, **limits: Any) -> AsyncIterator[list
 async def claim_all(journals: list[Journal]) -> list[str]:
     """Claim every item through every owner at once, and give the keys that were claimed."""
     keys = [f"k{number}" for number in range(40)]
-    claims = await asyncio.gather(*(journal._entries.claim(key) for key in keys for journal in journals))
+    claims = await asyncio.gather(*(journal._store.claim(key) for key in keys for journal in journals))
     pairs = zip((key for key in keys for _ in journals), claims, strict=True)
     return [key for key, claim in pairs if isinstance(claim, str)]
 
@@ -47,11 +47,11 @@ async def test_most_active(laid_out: str) -> None:
     async with owners(laid_out, 3, max_active=7) as journals:
         first = await claim_all(journals)
         assert len(first) == len(set(first)) == 7
-        assert await journals[1]._entries.claim("k39") == NoRoom(0.5)
-        entries = journals[2]._entries
-        await entries.mark_created(first[0], JobRef("docs", "job_1"))
-        assert isinstance(await journals[1]._entries.claim("k39"), NoRoom)
-        await entries.mark_ended(first[0], AgentJob("job_1", "docs", "completed"), 1)
+        assert await journals[1]._store.claim("k39") == NoRoom(0.5)
+        store = journals[2]._store
+        await store.mark_created(first[0], JobRef("docs", "job_1"))
+        assert isinstance(await journals[1]._store.claim("k39"), NoRoom)
+        await store.mark_ended(first[0], AgentJob("job_1", "docs", "completed"), 1)
         assert len(await claim_all(journals)) == 1
 
 
@@ -61,39 +61,39 @@ async def test_rate(laid_out: str) -> None:
         first = await claim_all(journals)
         assert len(first) == 5
         for number, key in enumerate(first):
-            await journals[0]._entries.mark_created(key, JobRef("docs", f"job_{number}"))
-        held = await journals[1]._entries.claim("k39")
+            await journals[0]._store.mark_created(key, JobRef("docs", f"job_{number}"))
+        held = await journals[1]._store.claim("k39")
         assert isinstance(held, NoRoom)
         assert 900 < held.wait <= 1000
-        execute(laid_out, "UPDATE agentjobs_entries SET sent_at = sent_at - 1001 WHERE job_id = 'job_0'")
+        execute(laid_out, "UPDATE agentjobs_items SET sent_at = sent_at - 1001 WHERE job_id = 'job_0'")
         assert len(await claim_all(journals)) == 1
 
 
-async def claim_in(address: str, entries: Entries, key: str, project_id: str) -> str | NoRoom | None:
+async def claim_in(address: str, store: RowStore, key: str, project_id: str) -> str | NoRoom | None:
     """Claim a row that is planned in this project."""
-    execute(address, f"UPDATE agentjobs_entries SET project_id = '{project_id}' WHERE key = '{key}'")  # noqa: S608 - our own names
-    return await entries.claim(key)
+    execute(address, f"UPDATE agentjobs_items SET project_id = '{project_id}' WHERE key = '{key}'")  # noqa: S608 - our own names
+    return await store.claim(key)
 
 
 async def test_creates_under_way_count(laid_out: str) -> None:
     """A create under way is within the window, however long ago it was claimed."""
     async with owners(laid_out, 1, create_rate=Rate(1, per=10)) as journals:
         assert len(await claim_all(journals)) == 1
-        execute(laid_out, "UPDATE agentjobs_entries SET sent_at = 0 WHERE state = 'sending'")
-        assert await journals[0]._entries.claim("k39") == NoRoom(0.5, "docs")
+        execute(laid_out, "UPDATE agentjobs_items SET sent_at = 0 WHERE state = 'sending'")
+        assert await journals[0]._store.claim("k39") == NoRoom(0.5, "docs")
 
 
 async def test_what_was_refused_counts(laid_out: str) -> None:
     """A create that was sent and refused keeps its place for all owners, one that was never sent does not."""
     async with owners(laid_out, 2, create_rate=Rate(1, per=1000)) as (one, two):
-        unsent = await one._entries.claim("k0")
+        unsent = await one._store.claim("k0")
         assert isinstance(unsent, str)
-        await one._entries.release_claim("k0", None, claim=unsent)
-        refused = await one._entries.claim("k0")
+        await one._store.release_claim("k0", None, claim=unsent)
+        refused = await one._store.claim("k0")
         assert isinstance(refused, str)
-        await one._entries.release_claim("k0", rate_limited(1), claim=refused, was_sent=True)
+        await one._store.release_claim("k0", rate_limited(1), claim=refused, was_sent=True)
         for key in ("k0", "k1"):
-            held = await two._entries.claim(key)
+            held = await two._store.claim(key)
             assert isinstance(held, NoRoom)
             assert held.project_id == "docs"
             assert 900 < held.wait <= 1000
@@ -102,23 +102,23 @@ async def test_what_was_refused_counts(laid_out: str) -> None:
 async def test_a_rate_of_each_project(laid_out: str) -> None:
     """A rate counts each project for itself, unless it is one of all; what was sent again counts twice."""
     async with owners(laid_out, 1, create_rate=Rate(1, per=1000)) as (journal,):
-        entries = journal._entries
-        assert isinstance(await entries.claim("k0"), str)
-        assert await entries.claim("k1") == NoRoom(0.5, "docs")
-        assert isinstance(await claim_in(laid_out, entries, "k1", "web"), str)
-        await entries.mark_created("k1", JobRef("web", "job_1"))
-        await entries.mark_unknown("k0", ValueError("broke"), claim=await claim_of(entries, "k0"))
+        store = journal._store
+        assert isinstance(await store.claim("k0"), str)
+        assert await store.claim("k1") == NoRoom(0.5, "docs")
+        assert isinstance(await claim_in(laid_out, store, "k1", "web"), str)
+        await store.mark_created("k1", JobRef("web", "job_1"))
+        await store.mark_unknown("k0", ValueError("broke"), claim=await claim_of(store, "k0"))
         await journal.resolve("k0", send_again=True)
         await journal.set_limits(FleetLimits(create_rate=Rate(2, per=1000)))
-        assert isinstance(await entries.claim("k0"), str)
-        await entries.mark_created("k0", JobRef("docs", "job_0"))
-        held = await entries.claim("k2")
+        assert isinstance(await store.claim("k0"), str)
+        await store.mark_created("k0", JobRef("docs", "job_0"))
+        held = await store.claim("k2")
         assert isinstance(held, NoRoom)
         assert held.project_id == "docs"
         assert 900 < held.wait <= 1000
-        assert isinstance(await claim_in(laid_out, entries, "k2", "web"), str)
+        assert isinstance(await claim_in(laid_out, store, "k2", "web"), str)
         await journal.set_limits(FleetLimits(create_rate=Rate(4, per=1000, scope="all")))
-        of_all = await claim_in(laid_out, entries, "k3", "new")
+        of_all = await claim_in(laid_out, store, "k3", "new")
         assert isinstance(of_all, NoRoom)
         assert of_all.project_id is None
         assert (await journal.limits()).create_rate == Rate(4, per=1000, scope="all")
@@ -127,26 +127,26 @@ async def test_a_rate_of_each_project(laid_out: str) -> None:
 async def test_pauses(laid_out: str) -> None:
     """A pause that one worker records holds the creates of its project back for all workers, and no others."""
     async with owners(laid_out, 2) as (one, two):
-        await one._entries.pause(100, "docs")
-        held = await two._entries.claim("k0")
+        await one._store.pause(100, "docs")
+        held = await two._store.claim("k0")
         assert isinstance(held, NoRoom)
         assert held.project_id == "docs"
         assert 50 < held.wait <= 100
-        assert isinstance(await claim_in(laid_out, two._entries, "k0", "web"), str)
+        assert isinstance(await claim_in(laid_out, two._store, "k0", "web"), str)
         execute(laid_out, "UPDATE agentjobs_pauses SET until = until - 100")
-        assert isinstance(await two._entries.claim("k1"), str)
+        assert isinstance(await two._store.claim("k1"), str)
 
 
 async def test_a_wrong_clock(laid_out: str) -> None:
     """What was recorded by a clock that was ahead holds nothing back."""
     async with owners(laid_out, 1, create_rate=Rate(1, per=1000), max_active=2) as (journal,):
-        await journal._entries.pause(100, "docs")
-        assert isinstance(await claim_in(laid_out, journal._entries, "k0", "web"), str)
-        await journal._entries.mark_unknown("k0", ValueError("broke"), claim=await claim_of(journal._entries, "k0"))
+        await journal._store.pause(100, "docs")
+        assert isinstance(await claim_in(laid_out, journal._store, "k0", "web"), str)
+        await journal._store.mark_unknown("k0", ValueError("broke"), claim=await claim_of(journal._store, "k0"))
         execute(laid_out, "UPDATE agentjobs_pauses SET set_at = set_at + 90000, until = until + 90000")
-        execute(laid_out, "UPDATE agentjobs_entries SET sent_at = sent_at + 90000, updated_at = updated_at + 90000")
+        execute(laid_out, "UPDATE agentjobs_items SET sent_at = sent_at + 90000, updated_at = updated_at + 90000")
         for key, project in (("k1", "docs"), ("k2", "web")):
-            assert isinstance(await claim_in(laid_out, journal._entries, key, project), str)
+            assert isinstance(await claim_in(laid_out, journal._store, key, project), str)
 
 
 async def test_repeatable_read(laid_out: str) -> None:
@@ -174,7 +174,7 @@ async def test_a_claim_that_is_told_again(laid_out: str) -> None:
     async with owners(laid_out, 1, max_active=1) as (journal,):
         claim = "SELECT claimed FROM agentjobs_claim('k0', '{}', 'o', NULL)"
         assert execute(laid_out, claim.format("mine")) == [(1,)]
-        execute(laid_out, "UPDATE agentjobs_entries SET state = 'unknown' WHERE key = 'k0'")
+        execute(laid_out, "UPDATE agentjobs_items SET state = 'unknown' WHERE key = 'k0'")
         assert execute(laid_out, claim.format("another")) == [(0,)]
         assert execute(laid_out, claim.format("mine")) == [(1,)]
         assert (await journal.counts())[State.SENDING] == 1
@@ -187,17 +187,17 @@ NOW = 2_000_000_000.0
 def grow(database: str) -> None:
     """Fill a journal with ended rows, 97 of them sent in the hour before `NOW`; statistics say that all are active."""
     with psycopg.connect(plain(database), autocommit=True) as connection:
-        connection.execute("ALTER TABLE agentjobs_entries SET (autovacuum_enabled = off)")
+        connection.execute("ALTER TABLE agentjobs_items SET (autovacuum_enabled = off)")
         connection.execute(
-            "INSERT INTO agentjobs_entries (key, prompt, state, job_id, project_id, sent_at, updated_at, changed_at)"
+            "INSERT INTO agentjobs_items (key, prompt, state, job_id, project_id, sent_at, updated_at, changed_at)"
             " SELECT 'old' || n, 'p', 'active', 'job' || n, 'docs', %s - 37 * n, 0, 0"
             " FROM generate_series(1, %s) AS n",
             [NOW, COUNT],
         )
-        connection.execute("ANALYZE agentjobs_entries")
-        connection.execute("UPDATE agentjobs_entries SET state = 'completed'")
+        connection.execute("ANALYZE agentjobs_items")
+        connection.execute("UPDATE agentjobs_items SET state = 'completed'")
         connection.execute(
-            "INSERT INTO agentjobs_entries (key, prompt, project_id, state, updated_at, changed_at)"
+            "INSERT INTO agentjobs_items (key, prompt, project_id, state, updated_at, changed_at)"
             " SELECT 'k' || n, 'p', 'docs', 'planned', 0, 0 FROM generate_series(0, 39) AS n"
         )
 
@@ -214,7 +214,7 @@ async def test_a_claim_reads_what_it_counts(
         for number in range(10):  # the database makes its plans for good after the fifth
             claim = "SELECT claimed FROM agentjobs_claim(%s, %s, 'o', %s)"
             assert connection.execute(claim, [f"k{number}", f"c{number}", NOW]).fetchone() == (int(number < 3),)
-        read = "SELECT seq_tup_read, idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'agentjobs_entries'"
+        read = "SELECT seq_tup_read, idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'agentjobs_items'"
         sequential, fetched = connection.execute(read).fetchone() or (None, None)
         assert sequential == 0
         assert isinstance(fetched, int)
@@ -225,11 +225,9 @@ async def test_the_unknown_count(laid_out: str) -> None:
     """What is unknown counts as active, as long as the limits say."""
     async with owners(laid_out, 1, max_active=1, unknown_for=60.0) as journals:
         (key,) = await claim_all(journals)
-        await journals[0]._entries.mark_unknown(
-            key, ValueError("broke"), claim=await claim_of(journals[0]._entries, key)
-        )
+        await journals[0]._store.mark_unknown(key, ValueError("broke"), claim=await claim_of(journals[0]._store, key))
         assert await claim_all(journals) == []
-        execute(laid_out, "UPDATE agentjobs_entries SET updated_at = updated_at - 61 WHERE state = 'unknown'")
+        execute(laid_out, "UPDATE agentjobs_items SET updated_at = updated_at - 61 WHERE state = 'unknown'")
         assert len(await claim_all(journals)) == 1
         await journals[0].set_limits(FleetLimits(max_active=2, unknown_for=None))
         assert await claim_all(journals) == []
@@ -238,29 +236,29 @@ async def test_the_unknown_count(laid_out: str) -> None:
 async def test_the_unknown_of_another_project(laid_out: str) -> None:
     """Unknown rows of one project count whole for it, and as half of the limit at most for all others together."""
     async with owners(laid_out, 1, max_active=5) as (journal,):
-        entries = journal._entries
+        store = journal._store
         for number in range(5):
-            assert isinstance(await claim_in(laid_out, entries, f"k{number}", "bad"), str)
+            assert isinstance(await claim_in(laid_out, store, f"k{number}", "bad"), str)
         for number in range(5):
-            await entries.mark_unknown(f"k{number}", ValueError("broke"), claim=await claim_of(entries, f"k{number}"))
-        assert await claim_in(laid_out, entries, "k5", "bad") == NoRoom(0.5, "bad")
-        assert [isinstance(await claim_in(laid_out, entries, f"k{number}", "good"), str) for number in (6, 7, 8)] == [
+            await store.mark_unknown(f"k{number}", ValueError("broke"), claim=await claim_of(store, f"k{number}"))
+        assert await claim_in(laid_out, store, "k5", "bad") == NoRoom(0.5, "bad")
+        assert [isinstance(await claim_in(laid_out, store, f"k{number}", "good"), str) for number in (6, 7, 8)] == [
             True
         ] * 3
-        assert await claim_in(laid_out, entries, "k9", "good") == NoRoom(0.5)
-        assert await claim_in(laid_out, entries, "k9", "new") == NoRoom(0.5)
+        assert await claim_in(laid_out, store, "k9", "good") == NoRoom(0.5)
+        assert await claim_in(laid_out, store, "k9", "new") == NoRoom(0.5)
         await journal.set_limits(FleetLimits(max_active=5, unknown_for=0.0))
-        assert isinstance(await claim_in(laid_out, entries, "k5", "bad"), str)
+        assert isinstance(await claim_in(laid_out, store, "k5", "bad"), str)
 
 
 async def test_a_limit_of_one(laid_out: str) -> None:
     """With a limit of one, an unknown row holds back its own project only."""
     async with owners(laid_out, 1, max_active=1, unknown_for=None) as (journal,):
-        entries = journal._entries
-        assert isinstance(await claim_in(laid_out, entries, "k0", "bad"), str)
-        await entries.mark_unknown("k0", ValueError("broke"), claim=await claim_of(entries, "k0"))
-        assert await claim_in(laid_out, entries, "k1", "bad") == NoRoom(0.5, "bad")
-        assert isinstance(await claim_in(laid_out, entries, "k2", "good"), str)
+        store = journal._store
+        assert isinstance(await claim_in(laid_out, store, "k0", "bad"), str)
+        await store.mark_unknown("k0", ValueError("broke"), claim=await claim_of(store, "k0"))
+        assert await claim_in(laid_out, store, "k1", "bad") == NoRoom(0.5, "bad")
+        assert isinstance(await claim_in(laid_out, store, "k2", "good"), str)
 
 
 async def test_a_batch_within_the_limits(laid_out: str) -> None:
@@ -323,11 +321,11 @@ def test_wrong_limits() -> None:
 
 
 ENDED_ROWS = """
-INSERT INTO agentjobs_entries (key, prompt, project_id, state, job_id, updated_at, changed_at)
+INSERT INTO agentjobs_items (key, prompt, project_id, state, job_id, updated_at, changed_at)
 SELECT 'old-' || n, 'p', 'docs', 'completed', 'job', 0, 0 FROM generate_series(1, 50000) AS n
 """
 PLANNED_ROWS = """
-INSERT INTO agentjobs_entries (key, prompt, project_id, state, updated_at, changed_at)
+INSERT INTO agentjobs_items (key, prompt, project_id, state, updated_at, changed_at)
 SELECT 'new-' || n, 'p', 'docs', 'planned', 0, 0 FROM generate_series(1, 20000) AS n
 """
 
@@ -336,17 +334,17 @@ def blocks_of_a_claim(database: str, key: str) -> int:
     """Claim a row, and return how many blocks the server has read for that."""
     claiming = f"SELECT claimed FROM agentjobs_claim('{key}', 'claim', 'owner', NULL)"  # noqa: S608 - our own key
     plan = execute(database, f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {claiming}")[0][0][0]["Plan"]
-    assert execute(database, f"SELECT state FROM agentjobs_entries WHERE key = '{key}'") == [("sending",)]  # noqa: S608 - the same
+    assert execute(database, f"SELECT state FROM agentjobs_items WHERE key = '{key}'") == [("sending",)]  # noqa: S608 - the same
     return int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
 
 
 async def test_a_claim_after_old_statistics(laid_out: str) -> None:
     """A claim reads its own row, and not all planned ones, also where the statistics know of no planned rows yet."""
     async with owners(laid_out, 1, max_active=7):
-        execute(laid_out, "ALTER TABLE agentjobs_entries SET (autovacuum_enabled = off)")
+        execute(laid_out, "ALTER TABLE agentjobs_items SET (autovacuum_enabled = off)")
         execute(laid_out, ENDED_ROWS)
-        execute(laid_out, "UPDATE agentjobs_entries SET state = 'rejected' WHERE key <> 'k0' AND state = 'planned'")
-        execute(laid_out, "VACUUM ANALYZE agentjobs_entries")
+        execute(laid_out, "UPDATE agentjobs_items SET state = 'rejected' WHERE key <> 'k0' AND state = 'planned'")
+        execute(laid_out, "VACUUM ANALYZE agentjobs_items")
         before = blocks_of_a_claim(laid_out, "k0")
         execute(laid_out, PLANNED_ROWS)
         assert blocks_of_a_claim(laid_out, "new-19999") < before + 200

@@ -9,7 +9,7 @@ from tests.cli.checks import Captured, screen
 
 LINK = "https://code.example/acme/a-repository-of-a-long-name/pull/7"
 REASON = "HTTP 500 after the prompt was sent: the gateway has lost its backend, and says so at length"
-ENTRIES = [
+ITEMS = [
     Entry("a", "completed", "Document the v2 endpoints of the service, then all others", LINK),
     Entry("b" * 60, "rejected", "y", "no | <b>way</b>\n*"),
     Entry("c", "timed_out", "z", ""),
@@ -24,7 +24,7 @@ def shown(capsys: Captured, entries: list[Entry]) -> list[str]:
 
 def test_one_line_for_each(capsys: Captured) -> None:
     """Elsewhere than on a terminal each entry is one line, whatever its length, of which only the prompt is cut."""
-    lines = shown(capsys, ENTRIES)
+    lines = shown(capsys, ITEMS)
     assert [re.split("  +", line) for line in lines] == [
         ["STATE", "KEY", "PROMPT", "PULL REQUEST OR REASON"],
         ["completed", "a", "Document the v2 endpoints of the…", LINK],
@@ -47,7 +47,7 @@ def width(monkeypatch: pytest.MonkeyPatch) -> int:
 
 def test_two_lines_for_each(capsys: Captured, width: int) -> None:
     """On a terminal the key and the prompt are a line, and the link or the reason is below: wrapped, never cut."""
-    lines = shown(capsys, ENTRIES)
+    lines = shown(capsys, ITEMS)
     assert lines == [
         "STATE      KEY, PROMPT",
         "           PULL REQUEST OR REASON",
@@ -66,7 +66,7 @@ def test_two_lines_for_each(capsys: Captured, width: int) -> None:
 def test_what_is_wider_than_the_terminal(capsys: Captured, width: int) -> None:
     """A key or a link that is wider than a terminal is one word of one line, so that it can be copied."""
     key, link = "k" * 90, f"{LINK}/{'0' * 90}"
-    lines = shown(capsys, [Entry(key, "completed", "p", link), ENTRIES[3]])
+    lines = shown(capsys, [Entry(key, "completed", "p", link), ITEMS[3]])
     assert lines[2:4] == [f"completed  {key}", f"           {link}"]
     assert max(map(cell_len, lines[4:])) <= width
 

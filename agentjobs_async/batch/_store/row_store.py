@@ -33,7 +33,7 @@ from agentjobs_async.batch._store.file_lock import FileLock
 from agentjobs_async.batch._store.reader import BEGUN, Reader
 from agentjobs_async.batch._store.rows import JournalRow, refusal_text, row_of, rows_of
 from agentjobs_async.batch._store.schema import (
-    ENTRIES,
+    ITEMS,
     JOURNAL,
     NO_OWNER,
     OWNERS,
@@ -49,7 +49,7 @@ from agentjobs_async.batch.items import BatchItem, context_text
 from agentjobs_async.batch.limits import FleetLimits
 from agentjobs_async.batch.states import MOVES, RETRIED_BY_KEY, State, origins
 
-_ROW: Final = ENTRIES.c
+_ROW: Final = ITEMS.c
 _LONGEST_ERROR_BYTES: Final = 2_000  # enough for its reason; 100,000 rows may have one
 _DOUBT_SECONDS: Final = 600.0  # longer than any claim can stay under way in a connection that broke
 _CLAIMS_AT_ONCE: Final = 500  # in one statement
@@ -99,7 +99,7 @@ class _Claims:
     left: dict[str, str] = field(factory=dict)
 
 
-class Entries(Reader):
+class RowStore(Reader):
     """Reads and moves the rows of a journal. Every move is atomic, and durable when its call returns.
 
     Each call raises a `JournalError` when the journal can't be read or written; nothing was changed then. Each run has
@@ -125,9 +125,9 @@ class Entries(Reader):
 
     def of_run(self, mask: Callable[[str], str]) -> Self:
         """Return what one run records by: `mask` removes its session's API key from each text before it is stored."""
-        entries = copy(self)  # not deep: the claims, and what became unknown, are the owner's
-        entries._mask = mask  # noqa: SLF001 - its own class
-        return entries
+        store = copy(self)  # not deep: the claims, and what became unknown, are the owner's
+        store._mask = mask  # noqa: SLF001 - its own class
+        return store
 
     async def plan(self, items: Sequence[BatchItem], mark: str, project_id: str | None) -> dict[str, JournalRow]:
         """Plan some hundred items of different keys, and return their rows, whatever their states, by key.
@@ -168,12 +168,12 @@ class Entries(Reader):
         untried = _ROW.key.in_(list(keys)), _ROW.state.in_(sorted(RETRIED_BY_KEY)), _ROW.retried_as.is_(None)
         now = seconds_of(self._clock())
         values = _next_try(new_key, item_key, now)
-        planning = self._database.backend.insert(ENTRIES).from_select(
+        planning = self._database.backend.insert(ITEMS).from_select(
             list(values), select(*values.values()).where(*untried).order_by(_ROW.number), include_defaults=False
         )
-        again = ENTRIES.alias()
+        again = ITEMS.alias()
         is_planned = exists().where(again.c.key == new_key, again.c.item_key == item_key)
-        marking = update(ENTRIES).where(*untried, is_planned).values(retried_as=new_key, changed_at=now)
+        marking = update(ITEMS).where(*untried, is_planned).values(retried_as=new_key, changed_at=now)
         await self._database.write(planning.on_conflict_do_nothing(), marking)
         rows = await self.get_many(list(keys))
         return [new for key, new in keys.items() if key in rows and rows[key].retried_as == new]
@@ -228,7 +228,7 @@ class Entries(Reader):
         taken: list[str] = []
         unsent = {"sent_at": None, "claimed_at": None, "error": None, "notified_state": statements.FOLLOWED_AGAIN}
         for claims in _slices({claim: key for claim, (key, _) in self._claims.unanswered.items()}):
-            rows = update(ENTRIES).where(_has_claim(claims), _ROW.state.in_([State.SENDING, State.UNKNOWN]))
+            rows = update(ITEMS).where(_has_claim(claims), _ROW.state.in_([State.SENDING, State.UNKNOWN]))
             taking = rows.values(state=State.PLANNED, **unsent, **self._changed()).returning(_ROW.key)
             taken += (key for (key,) in (await self._database.write(taking))[1])
         oldest = asyncio.get_running_loop().time() - _DOUBT_SECONDS
@@ -272,7 +272,7 @@ class Entries(Reader):
         """
         row = await self.mark_created(key, ref, traceparent)
         if row is None:
-            given_up = update(ENTRIES).where(_ROW.key == key, _ROW.state == State.ABANDONED, _ROW.job_id.is_(None))
+            given_up = update(ITEMS).where(_ROW.key == key, _ROW.state == State.ABANDONED, _ROW.job_id.is_(None))
             job = {"job_id": ref.job_id, "project_id": ref.project_id, "changed_at": seconds_of(self._clock())}
             await self._database.write(given_up.values(job))
             row = (await self.get_many([key]))[key]
@@ -298,7 +298,7 @@ class Entries(Reader):
 
         Return the row if it is active, by the job `of_job` where that is given.
         """
-        rows = update(ENTRIES).where(_ROW.key == key, _ROW.state == State.ACTIVE)
+        rows = update(ITEMS).where(_ROW.key == key, _ROW.state == State.ACTIVE)
         rows = rows if of_job is None else rows.where(_ROW.job_id == of_job)
         recording = rows.values(error=self._text(error), polls=polls, **self._changed()).returning(*SHOWN)
         _, found = await self._database.write(recording)
@@ -307,7 +307,7 @@ class Entries(Reader):
     async def record_seen(self, seen: Sequence[Seen]) -> None:
         """Record when jobs that have not ended were seen last, and how often they were polled."""
         moment = seconds_of(self._clock())
-        seeing = update(ENTRIES).where(_ROW.key == bindparam("its_key"), _ROW.state == State.ACTIVE)
+        seeing = update(ITEMS).where(_ROW.key == bindparam("its_key"), _ROW.state == State.ACTIVE)
         seen_at = moment - bindparam("age", type_=Float(53))
         recording = seeing.values(seen_at=seen_at, polls=bindparam("its_polls"), changed_at=moment)
         rows = [{"its_key": one.key, "age": one.age_seconds, "its_polls": one.polls} for one in seen]
@@ -326,7 +326,7 @@ class Entries(Reader):
         values: dict[str, Any] = {} if project_id is None else {"project_id": project_id}
         values |= {"job_id": job_id, "claim": mark, "owner": mark, "notified_state": untold}
         values |= {"error": None, "seen_at": None, "polls": None, **self._changed()}
-        rows = update(ENTRIES).where(_ROW.key == key)
+        rows = update(ITEMS).where(_ROW.key == key)
         if job_id is not None:
             corrected = and_(_ROW.state == State.ACTIVE, _ROW.claim.startswith(_RESOLVED))
             settling = rows.where(or_(_ROW.state == State.UNKNOWN, corrected))
@@ -382,7 +382,7 @@ class Entries(Reader):
 
     async def follow(self, keys: Sequence[str]) -> None:
         """Record that this owner waits for items which another one had begun."""
-        begun = update(ENTRIES).where(_ROW.key.in_(keys), BEGUN, _ROW.owner != self.owner)
+        begun = update(ITEMS).where(_ROW.key.in_(keys), BEGUN, _ROW.owner != self.owner)
         await self._database.write(begun.values(owner=self.owner))
 
     async def set_limits(self, limits: FleetLimits) -> None:

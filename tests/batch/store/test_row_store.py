@@ -12,7 +12,7 @@ from agentjobs_async import AgentJob, AgentJobsError, InvalidInputError, NotFoun
 from agentjobs_async.batch import BatchItem, BatchResult, Journal, JournalRow, State
 from agentjobs_async.batch._run.feed import PlannedRows, earlier
 from agentjobs_async.batch._store import statements
-from agentjobs_async.batch._store.schema import ENTRIES
+from agentjobs_async.batch._store.schema import ITEMS
 from agentjobs_async.batch.states import MOVES
 from tests.batch.stage import FakeSession, claim_of, items, run, set_clock, state_of
 from tests.polled import REF
@@ -32,18 +32,18 @@ PATHS: dict[State, list[State]] = {
 
 async def move(journal: Journal, key: str, target: State) -> bool:
     """Ask for a move in the way a runner does."""
-    entries = journal._entries
+    store = journal._store
     if target is State.SENDING:
-        return isinstance(await entries.claim(key), str)
+        return isinstance(await store.claim(key), str)
     if target in {State.COMPLETED, State.FAILED, State.ARCHIVED}:
-        return await entries.mark_ended(key, AgentJob("job_1", "docs", str(target)), 1) is not None
-    row, claim = (await entries.get_many([key]))[key], await claim_of(entries, key)
+        return await store.mark_ended(key, AgentJob("job_1", "docs", str(target)), 1) is not None
+    row, claim = (await store.get_many([key]))[key], await claim_of(store, key)
     moves: dict[State, Callable[[], Awaitable[object]]] = {
-        State.PLANNED: lambda: entries.release_claim(key, WHY, claim=claim),
-        State.ACTIVE: lambda: entries.mark_created(key, REF),
-        State.REJECTED: lambda: entries.mark_rejected(key, WHY, claim=claim),
-        State.UNKNOWN: lambda: entries.mark_unknown(key, WHY, claim=claim),
-        State.ABANDONED: lambda: entries.abandon(row),
+        State.PLANNED: lambda: store.release_claim(key, WHY, claim=claim),
+        State.ACTIVE: lambda: store.mark_created(key, REF),
+        State.REJECTED: lambda: store.mark_rejected(key, WHY, claim=claim),
+        State.UNKNOWN: lambda: store.mark_unknown(key, WHY, claim=claim),
+        State.ABANDONED: lambda: store.abandon(row),
     }
     return bool(await moves[target]())
 
@@ -56,10 +56,10 @@ async def test_every_pair_of_states(journal: Journal) -> None:
     async def is_as_stated(origin: State, target: State) -> bool:
         key = f"{origin}-{target}"
         made = [await move(journal, key, step) for step in PATHS[origin]]
-        before = (await journal._entries.get_many([key]))[key]
+        before = (await journal._store.get_many([key]))[key]
         allowed = target in MOVES[origin]
         made.append(await move(journal, key, target) is allowed)
-        after = (await journal._entries.get_many([key]))[key]
+        after = (await journal._store.get_many([key]))[key]
         return all(made) and after.state is (target if allowed else origin) and (allowed or after == before)
 
     found = await asyncio.gather(*(is_as_stated(origin, target) for origin, target in pairs))
@@ -68,11 +68,11 @@ async def test_every_pair_of_states(journal: Journal) -> None:
 
 async def test_abandoned_or_sent(journal: Journal) -> None:
     """A planned row that is claimed and abandoned at the same time becomes one of the two, and the other is refused."""
-    entries = journal._entries
+    store = journal._store
     await journal.add(items(40))
 
     async def end(row: JournalRow) -> State | None:
-        claiming, abandoning = (entries.claim(row.key), entries.abandon(row))
+        claiming, abandoning = (store.claim(row.key), store.abandon(row))
         if row.number % 2:
             claim, is_abandoned = await asyncio.gather(claiming, abandoning)
         else:
@@ -87,20 +87,20 @@ async def test_abandoned_or_sent(journal: Journal) -> None:
 
 async def test_no_key_in_a_row(journal: Journal) -> None:
     """A row holds no API key, whatever quotes it: a callable's own error, a server's, or a link."""
-    entries = journal._entries.of_run(lambda text: text.replace("s3cret", "***"))
+    store = journal._store.of_run(lambda text: text.replace("s3cret", "***"))
     quoting = OSError("s3cret in a URL"), RejectedError(422, "s3cret"), NotFoundError(410, "s3cret")
     await journal.add(items(5))
     for key in ("k0", "k1", "k2", "k3", "k4"):
-        await entries.claim(key)
+        await store.claim(key)
         if key not in {"k0", "k1"}:
-            await entries.mark_created(key, REF)
-    await entries.mark_unknown("k0", quoting[0], claim=await claim_of(entries, "k0"))
-    await entries.mark_rejected("k1", quoting[1], claim=await claim_of(entries, "k1"))
-    await entries.record_error("k2", quoting[0], 1, of_job=None)
-    await entries.mark_gone("k3", quoting[2], 1, of_job=REF.job_id)
-    await entries.mark_ended("k4", AgentJob("job_1", "docs", "completed", pr_link="https://x.example/s3cret"), 1)
+            await store.mark_created(key, REF)
+    await store.mark_unknown("k0", quoting[0], claim=await claim_of(store, "k0"))
+    await store.mark_rejected("k1", quoting[1], claim=await claim_of(store, "k1"))
+    await store.record_error("k2", quoting[0], 1, of_job=None)
+    await store.mark_gone("k3", quoting[2], 1, of_job=REF.job_id)
+    await store.mark_ended("k4", AgentJob("job_1", "docs", "completed", pr_link="https://x.example/s3cret"), 1)
     rows = [row.to_dict() async for row in journal.rows()]
-    assert "s3cret" not in f"{rows} {await entries._database.read(select(ENTRIES))}"
+    assert "s3cret" not in f"{rows} {await store._database.read(select(ITEMS))}"
     assert ["***" in str(row) for row in rows] == [True] * 5
 
 
@@ -116,7 +116,7 @@ async def test_notes_stay_with_created_rows(journal: Journal) -> None:
     await move(journal, "k0", State.SENDING)
     await move(journal, "k0", State.ACTIVE)
     for key in ("k0", "k1"):
-        await journal._entries.record_error(key, ValueError("\ud800" * 5000), 1, of_job=None)
+        await journal._store.record_error(key, ValueError("\ud800" * 5000), 1, of_job=None)
     errors = {row.key: row.error async for row in journal.rows()}
     assert errors["k1"] is None
     assert str(errors["k0"]).startswith("ValueError: \\ud800")
@@ -130,8 +130,8 @@ async def test_ages(journal: Journal) -> None:
         set_clock(journal, at)
         await move(journal, key, State.SENDING)
     set_clock(journal, now)
-    assert await journal._entries.sent_ages(60, 10) == [("docs", 0), ("docs", 10)]
-    assert await journal._entries.sent_ages(1000, 2) == [("docs", 0), ("docs", 10)]
+    assert await journal._store.sent_ages(60, 10) == [("docs", 0), ("docs", 10)]
+    assert await journal._store.sent_ages(1000, 2) == [("docs", 0), ("docs", 10)]
 
 
 async def test_ages_by_project(journal: Journal) -> None:
@@ -140,30 +140,30 @@ async def test_ages_by_project(journal: Journal) -> None:
     now = 5_000_000.0
     for number in range(6):
         set_clock(journal, now - 10 * number)
-        await journal._entries.claim(f"k{number}")
+        await journal._store.claim(f"k{number}")
     set_clock(journal, now)
-    assert await journal._entries.sent_ages(1000, 2) == [("p0", 0), ("p1", 10), ("p0", 20), ("p1", 30)]
+    assert await journal._store.sent_ages(1000, 2) == [("p0", 0), ("p1", 10), ("p0", 20), ("p1", 30)]
 
 
 async def test_planned_counts(journal: Journal) -> None:
     """Planned rows are counted for each project; rows in any other state are not."""
     await journal.add([BatchItem(f"a{number}", "x", "docs") for number in range(3)])
     await journal.add([BatchItem("b", "x", "api"), *items(2)])
-    await journal._entries.claim("a0")
-    assert await journal._entries.planned_counts() == {"docs": 4, "api": 1}
+    await journal._store.claim("a0")
+    assert await journal._store.planned_counts() == {"docs": 4, "api": 1}
 
 
 async def test_planned_rows_that_are_released(journal: Journal) -> None:
     """A row that is claimed and planned again while a run reads the planned rows is read once."""
-    entries, found = journal._entries, []
+    store, found = journal._store, []
     await journal.add(items(2))
-    planned = PlannedRows(entries, set())
-    await planned.open(await entries.last_number())
+    planned = PlannedRows(store, set())
+    await planned.open(await store.last_number())
     while planned:
         if (row := await planned.next(lambda _: True)) is not None:
             found.append(row.key)
-            assert await entries.claim(row.key)
-            assert await entries.release_claim(row.key, WHY, claim=await claim_of(entries, row.key))
+            assert await store.claim(row.key)
+            assert await store.release_claim(row.key, WHY, claim=await claim_of(store, row.key))
     assert found == ["k0", "k1"]
 
 
@@ -174,8 +174,8 @@ async def test_resolved_before_it_is_told(journal: Journal) -> None:
         await move(journal, key, State.SENDING)
         await move(journal, key, State.UNKNOWN)
     told: set[int] = set()
-    journal._entries.became_unknown = ["k0", "k1"]
-    found = earlier(journal._entries, 2, told)
+    journal._store.became_unknown = ["k0", "k1"]
+    found = earlier(journal._store, 2, told)
     first = await anext(found)
     await journal.resolve("k1", job_id="job_1")
     rest = [one async for one in found]
@@ -195,27 +195,27 @@ async def test_what_was_sent_again(journal: Journal) -> None:
         await move(journal, key, State.UNKNOWN)
         set_clock(journal, now)
         await journal.resolve(key, send_again=True)
-    assert await journal._entries.sent_ages(1e9, 10) == [("docs", 10)]
+    assert await journal._store.sent_ages(1e9, 10) == [("docs", 10)]
     await move(journal, "k1", State.SENDING)
-    assert await journal._entries.sent_ages(1e9, 10) == [("docs", 0), ("docs", 10)]
+    assert await journal._store.sent_ages(1e9, 10) == [("docs", 0), ("docs", 10)]
 
 
 async def test_what_was_refused_counts(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     """A create that was sent and refused counts from its answer on, once, and so does the next one of its item."""
     await journal.add(items(2))
-    entries, now = journal._entries, 5_000_000.0
+    store, now = journal._store, 5_000_000.0
     for key, was_sent in (("k0", True), ("k1", False)):
         set_clock(journal, now - 50)
-        claim = await entries.claim(key)
+        claim = await store.claim(key)
         assert isinstance(claim, str)
         set_clock(journal, now - 10)
         with monkeypatch.context() as patch:
             write_twice(patch, journal)
-            await entries.release_claim(key, WHY, claim=claim, was_sent=was_sent)
+            await store.release_claim(key, WHY, claim=claim, was_sent=was_sent)
     set_clock(journal, now)
-    assert await entries.sent_ages(1e9, 10) == [("docs", 10)]
+    assert await store.sent_ages(1e9, 10) == [("docs", 10)]
     await move(journal, "k0", State.SENDING)
-    assert await entries.sent_ages(1e9, 10) == [("docs", 0), ("docs", 10)]
+    assert await store.sent_ages(1e9, 10) == [("docs", 0), ("docs", 10)]
 
 
 async def test_what_was_being_sent_at_the_end_counts(journal: Journal) -> None:
@@ -224,13 +224,13 @@ async def test_what_was_being_sent_at_the_end_counts(journal: Journal) -> None:
     set_clock(journal, 5_000_000.0)
     await move(journal, "k0", State.SENDING)
     set_clock(journal, 5_000_050.0)
-    await journal._entries.mark_sending_unknown()
-    assert await journal._entries.sent_ages(1e9, 10) == [("docs", 0)]
+    await journal._store.mark_sending_unknown()
+    assert await journal._store.sent_ages(1e9, 10) == [("docs", 0)]
 
 
 def write_twice(monkeypatch: pytest.MonkeyPatch, journal: Journal) -> None:
     """Carry out twice what is written, as where the connection breaks between a commit and its answer."""
-    database = journal._entries._database
+    database = journal._store._database
     committed = database._committed
 
     async def twice(*arguments: Any) -> Any:
@@ -254,7 +254,7 @@ async def test_resolving_whose_answer_is_lost(journal: Journal, monkeypatch: pyt
         await journal.resolve("k1", job_id="job_1")
         await journal.abandon("k2")
     assert [await state_of(journal, f"k{n}") for n in range(3)] == [State.PLANNED, State.ACTIVE, State.ABANDONED]
-    assert await journal._entries.sent_ages(60, 10) == 3 * [("docs", 0)]
+    assert await journal._store.sent_ages(60, 10) == 3 * [("docs", 0)]
     await move(journal, "k1", State.COMPLETED)
     with pytest.raises(InvalidInputError, match="k1 is completed"):
         await journal.resolve("k1", job_id="job_1")
@@ -282,7 +282,7 @@ async def test_owners_that_resolve_at_once(laid_out: str) -> None:
             resolving = (owner.resolve(key, send_again=True) for owner in owners)
             done = await asyncio.gather(*resolving, return_exceptions=True)
             assert sorted(map(type, done), key=str) == [NoneType, InvalidInputError, InvalidInputError]
-        assert len(await owners[0]._entries.sent_ages(60, 100)) == 10
+        assert len(await owners[0]._store.sent_ages(60, 100)) == 10
 
 
 async def test_ages_of_unknown_rows(journal: Journal) -> None:
@@ -298,27 +298,27 @@ async def test_ages_of_unknown_rows(journal: Journal) -> None:
     await move(journal, "other", State.SENDING)
     await move(journal, "other", State.UNKNOWN)
     set_clock(journal, now)
-    assert await journal._entries.unknown_ages(600, 10) == [("docs", 10), ("docs", 20), ("web", 30)]
-    assert await journal._entries.unknown_ages(600, 1) == [("docs", 10), ("web", 30)]
+    assert await journal._store.unknown_ages(600, 10) == [("docs", 10), ("docs", 20), ("web", 30)]
+    assert await journal._store.unknown_ages(600, 1) == [("docs", 10), ("web", 30)]
 
 
 async def test_pauses(journal: Journal) -> None:
     """A pause is that of its project and outlives none longer; one that a wrong clock recorded is left out."""
-    entries, now = journal._entries, 5_000_000.0
+    store, now = journal._store, 5_000_000.0
     set_clock(journal, now + 86_400)
-    await entries.pause(60, "web")
-    await entries.pause(60, "ahead")
+    await store.pause(60, "web")
+    await store.pause(60, "ahead")
     set_clock(journal, now)
-    assert await entries.paused_for() == {}
-    await entries.pause(100, "docs")
-    await entries.pause(10, "docs")
-    await entries.pause(20, "web")
-    await entries.pause(30)
-    assert await entries.paused_for() == {"docs": 100, "web": 20, None: 30}
+    assert await store.paused_for() == {}
+    await store.pause(100, "docs")
+    await store.pause(10, "docs")
+    await store.pause(20, "web")
+    await store.pause(30)
+    assert await store.paused_for() == {"docs": 100, "web": 20, None: 30}
     set_clock(journal, now + 25)
-    assert await entries.paused_for() == {"docs": 75, None: 5}
+    assert await store.paused_for() == {"docs": 75, None: 5}
     set_clock(journal, now - 50)
-    assert await entries.paused_for() == {"docs": 100, "web": 20, None: 30}
+    assert await store.paused_for() == {"docs": 100, "web": 20, None: 30}
 
 
 class LostAnswersError(Exception):
@@ -327,38 +327,38 @@ class LostAnswersError(Exception):
 
 def lose_answers(monkeypatch: pytest.MonkeyPatch, journal: Journal) -> None:
     """Carry out what is written, and lose the answers."""
-    write = journal._entries._database.write
+    write = journal._store._database.write
 
     async def lost(*arguments: Any, **settings: Any) -> None:
         await write(*arguments, **settings)
         raise LostAnswersError
 
-    monkeypatch.setattr(journal._entries._database, "write", lost)
+    monkeypatch.setattr(journal._store._database, "write", lost)
 
 
 async def test_a_claim_whose_answer_is_lost(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     """A claim whose answer was lost is taken back by its owner, even when its row became unknown meanwhile."""
     await journal.add(items(3))
     for key in ("k0", "k1"):
-        await journal._entries.mark_sending_unknown()
+        await journal._store.mark_sending_unknown()
         with monkeypatch.context() as patch:
             lose_answers(patch, journal)
             with pytest.raises(LostAnswersError):
-                await journal._entries.claim(key)
+                await journal._store.claim(key)
     assert [await state_of(journal, key) for key in ("k0", "k1")] == [State.UNKNOWN, State.SENDING]
     await move(journal, "k2", State.SENDING)
-    assert {*await journal._entries.take_back()} == {"k0", "k1"}
-    assert await journal._entries.take_back() == ()
+    assert {*await journal._store.take_back()} == {"k0", "k1"}
+    assert await journal._store.take_back() == ()
     found = [await state_of(journal, key) for key in ("k0", "k1", "k2")]
     assert found == [State.PLANNED, State.PLANNED, State.SENDING]
 
 
 async def test_a_claim_that_is_repeated_later(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     """A claim that is executed once more after it was taken back is taken back again: nobody would send it."""
-    entries = journal._entries
+    store = journal._store
     await journal.add(items(1))
     asked: list[Any] = []
-    write = entries._database.write
+    write = store._database.write
 
     async def lost(*statements: Any, **settings: Any) -> Any:
         asked.append((statements, settings))
@@ -366,52 +366,52 @@ async def test_a_claim_that_is_repeated_later(journal: Journal, monkeypatch: pyt
         raise LostAnswersError
 
     with monkeypatch.context() as patch:
-        patch.setattr(entries._database, "write", lost)
+        patch.setattr(store._database, "write", lost)
         with pytest.raises(LostAnswersError):
-            await entries.claim("k0")
-    assert await entries.take_back() == ("k0",)
+            await store.claim("k0")
+    assert await store.take_back() == ("k0",)
     ((statements, settings),) = asked
     await write(*statements, **settings)  # as over a connection that broke in between
     assert await state_of(journal, "k0") is State.SENDING
-    assert await entries.take_back() == ("k0",)
+    assert await store.take_back() == ("k0",)
     assert await state_of(journal, "k0") is State.PLANNED
 
 
 async def test_very_many_claims_without_an_answer(journal: Journal) -> None:
     """Any number of claims without an answer, or left by their senders, is looked for: no statement is too long."""
-    entries, now = journal._entries, asyncio.get_running_loop().time()
+    store, now = journal._store, asyncio.get_running_loop().time()
     await journal.add(items(2))
-    claims = [str(await entries.claim(key)) for key in ("k0", "k1")]
-    entries._claims.unanswered.update({f"claim {number}": (f"key {number}", now) for number in range(20_000)})
-    entries._claims.unanswered[claims[0]] = ("k0", now)
-    entries._claims.left.update({f"claim {number}": f"key {number}" for number in range(20_000)})
-    entries.leave_claim("k1", claims[1])
-    assert await entries.take_back() == ("k0",)
+    claims = [str(await store.claim(key)) for key in ("k0", "k1")]
+    store._claims.unanswered.update({f"claim {number}": (f"key {number}", now) for number in range(20_000)})
+    store._claims.unanswered[claims[0]] = ("k0", now)
+    store._claims.left.update({f"claim {number}": f"key {number}" for number in range(20_000)})
+    store.leave_claim("k1", claims[1])
+    assert await store.take_back() == ("k0",)
     assert await state_of(journal, "k1") is State.UNKNOWN
-    assert entries._claims.left == {}
+    assert store._claims.left == {}
 
 
 async def test_a_claim_that_is_cut_off(journal: Journal) -> None:
     """A claim that was cancelled in flight leaves no row behind that is sending, whether it was carried out or not."""
     await journal.add(items(20))
-    claims = [asyncio.ensure_future(journal._entries.claim(f"k{number}")) for number in range(20)]
+    claims = [asyncio.ensure_future(journal._store.claim(f"k{number}")) for number in range(20)]
     await asyncio.sleep(0)
     for claim in claims:
         claim.cancel()
     await asyncio.wait(claims)
-    await journal._entries.flush()
+    await journal._store.flush()
     assert (await journal.counts())[State.PLANNED] == 20
 
 
 async def test_a_claim_that_its_sender_left(journal: Journal) -> None:
     """A row whose sender has gone becomes unknown, unless an outcome was recorded, or another claim holds."""
-    entries = journal._entries
+    store = journal._store
     await journal.add(items(3))
-    left, recorded, _ = [str(await entries.claim(key)) for key in ("k0", "k1", "k2")]
-    assert await entries.mark_rejected("k1", WHY, claim=await claim_of(entries, "k1"))
+    left, recorded, _ = [str(await store.claim(key)) for key in ("k0", "k1", "k2")]
+    assert await store.mark_rejected("k1", WHY, claim=await claim_of(store, "k1"))
     for key, claim in (("k0", left), ("k1", recorded), ("k2", left)):
-        entries.leave_claim(key, claim)
-    await entries.take_back()
+        store.leave_claim(key, claim)
+    await store.take_back()
     states = [await state_of(journal, key) for key in ("k0", "k1", "k2")]
     assert states == [State.UNKNOWN, State.REJECTED, State.SENDING]
 
@@ -423,14 +423,14 @@ async def test_doubt_ends(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> 
         raise LostAnswersError
 
     with monkeypatch.context() as patch:
-        patch.setattr(journal._entries._database, "write", broken)
+        patch.setattr(journal._store._database, "write", broken)
         with pytest.raises(LostAnswersError):
-            await journal._entries.claim("k0")
-    assert await journal._entries.take_back() == ()
-    assert journal._entries._claims.unanswered
-    monkeypatch.setattr("agentjobs_async.batch._store.entries._DOUBT_SECONDS", -1.0)
-    assert await journal._entries.take_back() == ()
-    assert not journal._entries._claims.unanswered
+            await journal._store.claim("k0")
+    assert await journal._store.take_back() == ()
+    assert journal._store._claims.unanswered
+    monkeypatch.setattr("agentjobs_async.batch._store.row_store._DOUBT_SECONDS", -1.0)
+    assert await journal._store.take_back() == ()
+    assert not journal._store._claims.unanswered
 
 
 async def test_rows_of_another_owner(laid_out: str) -> None:
@@ -438,6 +438,6 @@ async def test_rows_of_another_owner(laid_out: str) -> None:
     async with Journal.open(laid_out) as one, Journal.open(laid_out) as two:
         await one.add(items(1))
         assert await move(one, "k0", State.SENDING)
-        for record in (two._entries.mark_unknown, two._entries.mark_rejected, two._entries.release_claim):
+        for record in (two._store.mark_unknown, two._store.mark_rejected, two._store.release_claim):
             assert not await record("k0", WHY, claim="of another create")
         assert await state_of(one, "k0") is State.SENDING
