@@ -12,7 +12,7 @@ from agentjobs_async._extras import extra_named as _extra_named
 if _typing.TYPE_CHECKING:
     from agentjobs_async.batch._store.moving import move_journal
     from agentjobs_async.batch._store.rows import BatchResult, JournalRow, Rows
-    from agentjobs_async.batch.items import BatchItem, Outcome, Refusals, check_items
+    from agentjobs_async.batch.items import BatchItem, InvalidItems, Outcome, check_items
     from agentjobs_async.batch.journal import Journal
     from agentjobs_async.batch.limits import FleetLimits, Rate
     from agentjobs_async.batch.runner import Batch, run_batch
@@ -29,11 +29,11 @@ __all__ = [
     "BatchStats",
     "BatchWorker",
     "FleetLimits",
+    "InvalidItems",
     "Journal",
     "JournalRow",
     "Outcome",
     "Rate",
-    "Refusals",
     "Rows",
     "State",
     "Where",

@@ -1,4 +1,4 @@
-"""Planning: items become rows of the journal page by page, and some are refused; ended ones are planned once more."""
+"""Planning: items become rows of the journal page by page, but for invalid ones; ended ones are planned once more."""
 
 from collections.abc import Iterable, Sequence
 from itertools import count, islice
@@ -11,7 +11,7 @@ from agentjobs_async import InvalidInputError
 from agentjobs_async._validation import checked_instance
 from agentjobs_async.batch._store.row_store import RowStore
 from agentjobs_async.batch._store.rows import JournalRow
-from agentjobs_async.batch.items import BatchItem, Refusals, check_items
+from agentjobs_async.batch.items import BatchItem, InvalidItems, check_items
 from agentjobs_async.batch.states import RETRIED, RETRIED_BY_KEY, State
 from agentjobs_async.batch.where import Where
 
@@ -23,18 +23,18 @@ class Plan:
     """What became of a page of items.
 
     Attributes:
-        taken: The items that were not refused, each with its row, whatever its state.
-        refused: The other items, each with the reason.
+        planned: The valid items, each with its row, whatever its state.
+        invalid: The other items, each with the reason.
     """
 
-    taken: list[tuple[BatchItem, JournalRow]]
-    refused: Refusals
+    planned: list[tuple[BatchItem, JournalRow]]
+    invalid: InvalidItems
 
 
 class Planner:
     """Plans the items of one source, page by page, so that they may come lazily and be endless.
 
-    An item whose key has a row already gets that row, which stays as it is. An item is refused when it can't be sent or
+    An item whose key has a row already gets that row, which stays as it is. An item is invalid when it can't be sent or
     has no project, when its key is that of another item in the journal, or when the same source has given its key
     before. The rows themselves have the mark of this source, so that the keys need no memory.
 
@@ -55,35 +55,35 @@ class Planner:
         Raises:
             JournalError: The journal can't be written. None of the items is planned.
         """
-        good, refused = _sendable(self._store, items, self._project_id)
-        taken: list[tuple[BatchItem, JournalRow]] = []
+        good, invalid = _sendable(self._store, items, self._project_id)
+        planned: list[tuple[BatchItem, JournalRow]] = []
         while good:
             page, good = _apart(good)
             mark = f"{self._source}.{next(self._pages)}"
             found = await self._store.plan(list(page.values()), mark, self._project_id)
-            taken += ((item, found[key]) for key, item in page.items() if key in found)
-            refused += await self._refused([item for key, item in page.items() if key not in found])
-        return Plan(taken, refused)
+            planned += ((item, found[key]) for key, item in page.items() if key in found)
+            invalid += await self._invalid([item for key, item in page.items() if key not in found])
+        return Plan(planned, invalid)
 
-    async def plan_all(self, items: Iterable[BatchItem]) -> Refusals:
-        """Plan any number of items, and return those that are refused."""
-        refused: Refusals = []
+    async def plan_all(self, items: Iterable[BatchItem]) -> InvalidItems:
+        """Plan any number of items, and return those that are invalid."""
+        invalid: InvalidItems = []
         for page in _pages(items):
-            refused += (await self.plan(page)).refused
-        return refused
+            invalid += (await self.plan(page)).invalid
+        return invalid
 
-    async def _refused(self, items: Sequence[BatchItem]) -> Refusals:
+    async def _invalid(self, items: Sequence[BatchItem]) -> InvalidItems:
         known = await self._store.get_many([item.key for item in items]) if items else {}
         return [(item, _difference(item, known[item.key], self._project_id) or _repeated(item)) for item in items]
 
 
-async def check(store: RowStore, items: Iterable[BatchItem], project_id: str | None) -> Refusals:
-    """Return the items that a `Planner` would refuse, without planning any. This remembers all keys."""
-    refused: Refusals = []
+async def check(store: RowStore, items: Iterable[BatchItem], project_id: str | None) -> InvalidItems:
+    """Return the items that a `Planner` would find invalid, without planning any. This remembers all keys."""
+    invalid: InvalidItems = []
     met: set[str] = set()
     for page in _pages(items):
         good, bad = _sendable(store, page, project_id)
-        refused += bad
+        invalid += bad
         known = await store.get_many([item.key for item in good])
         for item in good:
             error = _difference(item, known[item.key], project_id) if item.key in known else None
@@ -92,23 +92,25 @@ async def check(store: RowStore, items: Iterable[BatchItem], project_id: str | N
             if error is None:
                 met.add(item.key)
             else:
-                refused.append((item, error))
-    return refused
+                invalid.append((item, error))
+    return invalid
 
 
-def _sendable(store: RowStore, items: Iterable[BatchItem], project_id: str | None) -> tuple[list[BatchItem], Refusals]:
+def _sendable(
+    store: RowStore, items: Iterable[BatchItem], project_id: str | None
+) -> tuple[list[BatchItem], InvalidItems]:
     """Return the items that can be sent, and those that can't, have no project, or that the journal can't store."""
-    checked, refused = check_items(items)
+    checked, invalid = check_items(items)
     good: list[BatchItem] = []
     for item in checked:
         try:
             _check_project(item, project_id)
             store.check_text("prompt", item.prompt)
         except InvalidInputError as error:
-            refused.append((item, error))
+            invalid.append((item, error))
         else:
             good.append(item)
-    return good, refused
+    return good, invalid
 
 
 def _check_project(item: BatchItem, project_id: str | None) -> None:
@@ -134,7 +136,7 @@ def _apart(items: Iterable[BatchItem]) -> tuple[dict[str, BatchItem], list[Batch
 
 
 def _difference(item: BatchItem, row: JournalRow, project_id: str | None) -> InvalidInputError | None:
-    """Return the refusal of an item whose key is that of another one. `RowStore.plan` goes by the same rule."""
+    """Return the error of an item whose key is that of another one. `RowStore.plan` goes by the same rule."""
     what = "prompt" if item.prompt != row.prompt else "project"
     if (item.prompt, item.project_id or project_id) == (row.prompt, row.project_id):
         return None
@@ -209,13 +211,13 @@ async def _free_keys(store: RowStore, rows: Sequence[JournalRow]) -> dict[str, s
     keys: dict[str, str] = {}
     open_keys = {row.key: next_key(row.key) for row in rows}
     while open_keys:
-        taken = {*await store.get_many(list(open_keys.values())), *keys.values()}
+        used = {*await store.get_many(list(open_keys.values())), *keys.values()}
         for key, new in list(open_keys.items()):
-            if new in taken:
+            if new in used:
                 open_keys[key] = next_key(new)
             else:
                 keys[key] = open_keys.pop(key)
-                taken.add(new)
+                used.add(new)
     return keys
 
 

@@ -13,8 +13,8 @@ from agentjobs_async._validation import checked_id, checked_name, checked_prompt
 
 __all__ = [
     "BatchItem",
+    "InvalidItems",
     "Outcome",
-    "Refusals",
     "check_items",
     "checked_item",
     "checked_key",
@@ -29,7 +29,7 @@ _TRY: Final = re.compile(r"(?<=.)#\d+\Z")  # what the key of a retry may have be
 
 @frozen
 class BatchItem:
-    """One prompt of a batch. Nothing is checked here: a batch gives a refused item a result of its own.
+    """One prompt of a batch. Nothing is checked here: a batch gives an invalid item a result of its own.
 
     Attributes:
         key: Your own name for it, by which it is known again: 1 to 512 characters, no control characters.
@@ -64,20 +64,20 @@ class Outcome(StrEnum):
     """A person withdrew it or gave it up, by `Journal.abandon`."""
 
 
-Refusals = list[tuple[BatchItem, InvalidInputError]]
-"""Items that are refused, each with the reason."""
+InvalidItems = list[tuple[BatchItem, InvalidInputError]]
+"""Items that are invalid, each with the reason."""
 
 
-def check_items(items: Iterable[BatchItem]) -> tuple[list[BatchItem], Refusals]:
+def check_items(items: Iterable[BatchItem]) -> tuple[list[BatchItem], InvalidItems]:
     """Return the items that can be sent, and those that can't."""
     good: list[BatchItem] = []
-    refused: Refusals = []
+    invalid: InvalidItems = []
     for item in items:
         try:
             good.append(checked_item(item))
         except InvalidInputError as error:
-            refused.append((item, error))
-    return good, refused
+            invalid.append((item, error))
+    return good, invalid
 
 
 def checked_item(item: object) -> BatchItem:

@@ -13,7 +13,7 @@ from agentjobs_async.batch._store.address import checked_place
 from agentjobs_async.batch._store.opened import Opened
 from agentjobs_async.batch._store.row_store import RowStore
 from agentjobs_async.batch._store.rows import JournalRow, Rows
-from agentjobs_async.batch.items import BatchItem, Refusals, checked_key
+from agentjobs_async.batch.items import BatchItem, InvalidItems, checked_key
 from agentjobs_async.batch.limits import FleetLimits
 from agentjobs_async.batch.states import State
 from agentjobs_async.batch.where import Where, checked_state
@@ -134,10 +134,10 @@ class Journal:
             raise InvalidInputError("the journal is not open: use it inside of async with Journal.open(...)")
         return self._opened.store
 
-    async def add(self, items: Iterable[BatchItem], *, project_id: str | None = None) -> Refusals:
+    async def add(self, items: Iterable[BatchItem], *, project_id: str | None = None) -> InvalidItems:
         """Plan items, so that a later run needs none; one that is there already stays as it is.
 
-        Return the items that are refused, each with the reason: an item can't be sent or has no project, its key is
+        Return the items that are invalid, each with the reason: an item can't be sent or has no project, its key is
         that of another prompt or project in the journal, or `items` has given its key before.
 
         Args:
@@ -149,8 +149,8 @@ class Journal:
         """
         return await Planner(self._store, _checked_project(project_id)).plan_all(items)
 
-    async def check(self, items: Iterable[BatchItem], *, project_id: str | None = None) -> Refusals:
-        """Return the items that `add` would refuse, each with the reason, without planning any.
+    async def check(self, items: Iterable[BatchItem], *, project_id: str | None = None) -> InvalidItems:
+        """Return the items that `add` would find invalid, each with the reason, without planning any.
 
         Raises:
             InvalidInputError: `project_id` can be no project.

@@ -10,7 +10,7 @@ import click
 from attrs import frozen
 
 from agentjobs_async import AgentJobsSession, InvalidInputError
-from agentjobs_async.batch import Batch, BatchItem, Journal, Refusals, State, Where, run_batch
+from agentjobs_async.batch import Batch, BatchItem, InvalidItems, Journal, State, Where, run_batch
 from agentjobs_async.batch.states import FAILED
 from agentjobs_async.cli._input import own_journals
 from agentjobs_async.cli._input.limits import kept_limits
@@ -272,7 +272,7 @@ class _Run:
 
 async def _planned(
     screen: Screen, journal: Journal, items: Sequence[BatchItem], project_id: str | None, *, keeps: bool
-) -> Refusals:
+) -> InvalidItems:
     """Plan all items and return the refused ones; show the progress, in a log every 5 s.
 
     Args:
@@ -286,7 +286,7 @@ async def _planned(
         CancelledError: A signal stopped it; the screen shows how many items are planned.
     """
     progress = _Progress(screen, len(items))
-    refused: Refusals = []
+    refused: InvalidItems = []
     try:
         async with screen.live_view(progress.lines):
             for at in range(0, len(items), _AT_ONCE):

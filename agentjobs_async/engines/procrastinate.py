@@ -19,7 +19,7 @@ with extra_named("agentjobs_async.engines.procrastinate", "procrastinate"):
     from procrastinate.exceptions import ConnectorException
     from procrastinate.jobs import Job
 
-    from agentjobs_async.batch import BatchItem, BatchResult, BatchWorker, Journal, Refusals
+    from agentjobs_async.batch import BatchItem, BatchResult, BatchWorker, InvalidItems, Journal
     from agentjobs_async.batch._planning import Planner
     from agentjobs_async.batch.items import checked_keys
     from agentjobs_async.batch.limits import Kept
@@ -41,8 +41,8 @@ _logger: Final = logging.getLogger("agentjobs_async.engines")
 
 async def submit(
     items: Iterable[BatchItem], *, journal: Journal, project_id: str | None = None, chunk: int = 100
-) -> Refusals:
-    """Plan items, hand their keys to the workers, and return the refused items with the reason of each.
+) -> InvalidItems:
+    """Plan items, hand their keys to the workers, and return the invalid items with the reason of each.
 
     To continue a submission that was interrupted, submit the same items again: rows that exist stay as they are, and
     items that have not ended are handed out again, which does no harm.
@@ -57,14 +57,14 @@ async def submit(
         InvalidInputError: The journal is a file, or `chunk` is out of bounds.
         JournalError: The database cannot be reached or written.
     """
-    refused: Refusals = []
+    invalid: InvalidItems = []
     planner = Planner(journal._store, project_id)
     remaining = iter(items)
     while page := list(islice(remaining, _PAGE)):
         plan = await planner.plan(page)
-        refused += plan.refused
-        await defer([row.key for _, row in plan.taken], journal=journal, chunk=chunk)
-    return refused
+        invalid += plan.invalid
+        await defer([row.key for _, row in plan.planned], journal=journal, chunk=chunk)
+    return invalid
 
 
 async def defer(keys: Sequence[str], *, journal: Journal, chunk: int = 100) -> int:

@@ -75,7 +75,7 @@ async def test_nul(file_journal: Journal) -> None:
 
 
 async def test_add(journal: Journal) -> None:
-    """Many items are planned at once; refused ones are given with their reasons, known ones stay as they are."""
+    """Many items are planned at once; invalid ones are given with their reasons, known ones stay as they are."""
     await journal.add(items(10))
     changed = [BatchItem("k3", "another", "docs"), BatchItem("", "x"), *items(1200)]
     refusals = await journal.add(changed)
@@ -113,17 +113,17 @@ async def test_a_key_under_another_project(journal: Journal) -> None:
         assert await journal.add([same[0]], project_id=same[1]) == []
     for other in ((BatchItem("k", "p", "web"), "docs"), (BatchItem("k", "p"), "web")):
         for refusing in (journal.check, journal.add):
-            refused = await refusing([other[0]], project_id=other[1])
-            assert [(item, "that of another project" in str(error)) for item, error in refused] == [(other[0], True)]
+            invalid = await refusing([other[0]], project_id=other[1])
+            assert [(item, "that of another project" in str(error)) for item, error in invalid] == [(other[0], True)]
     assert [row.project_id for row in await journal.rows()] == ["docs"]
 
 
 async def test_a_repeated_key(journal: Journal) -> None:
-    """A key that comes twice is refused the second time, on the same page or a later one, by a check as by planning."""
+    """A key that comes twice is invalid the second time, on the same page or a later one, by a check as by planning."""
     twice = [BatchItem("k7", "p7", "docs"), *items(600), BatchItem("k9", "p9", "docs")]
     for refusing in (journal.check, journal.add, journal.check, journal.add):
-        refused = await refusing(twice)
-        assert [(item.key, str(error)) for item, error in refused] == [
+        invalid = await refusing(twice)
+        assert [(item.key, str(error)) for item, error in invalid] == [
             ("k7", "the key 'k7' came before in this run"),
             ("k9", "the key 'k9' came before in this run"),
         ]

@@ -28,7 +28,7 @@ VALUES: Final[tuple[Any, ...]] = (
     web.HttpAnswer(200, {}, {}),
 )
 BY_TEXT: Final = {"CreateFailed", "CreateRetried", "PollFailed"}  # they hold errors, which tests/test_errors.py pickles
-BY_IDENTITY: Final = {"PollPolicy", "Refusals"}
+BY_IDENTITY: Final = {"PollPolicy", "InvalidItems"}
 """What is equal to itself alone; the strategies of a policy do not pickle with each version of tenacity."""
 
 

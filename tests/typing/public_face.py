@@ -65,11 +65,11 @@ from agentjobs_async.batch import (
     BatchStats,
     BatchWorker,
     FleetLimits,
+    InvalidItems,
     Journal,
     JournalRow,
     Outcome,
     Rate,
-    Refusals,
     State,
     Where,
     move_journal,
@@ -395,7 +395,7 @@ async def batches(session: AgentJobsSession) -> None:
         await write_report(old, StringIO(), format="html", prompts=False)
         live = assert_type(board(old, allow_actions=True, token="16 or more of it", hosts={"::"}), web.Application)
         assert_type(board_token(live), str)
-        assert_type(await journal.add([BatchItem("a", "x")], project_id="docs"), Refusals)
+        assert_type(await journal.add([BatchItem("a", "x")], project_id="docs"), InvalidItems)
         assert_type(session.service, str)
         assert_type(await journal.unknown(), list[JournalRow])
         assert_type([row async for row in old.rows(State.FAILED)], list[JournalRow])
@@ -426,7 +426,7 @@ async def machines(session: AgentJobsSession) -> None:
     async with Journal.open("postgresql+psycopg://me@db.example/agents", owner_timeout=60) as journal:
         await journal.set_limits(FleetLimits(max_active=200, create_rate=Rate(100, per=3600)))
         assert_type(await journal.limits(), FleetLimits)
-        assert_type(await submit([BatchItem("a", "x")], journal=journal, project_id="docs"), Refusals)
+        assert_type(await submit([BatchItem("a", "x")], journal=journal, project_id="docs"), InvalidItems)
         assert_type(await defer(["a"], journal=journal, chunk=50), int)
         await run_worker(
             session, journal, chunks=50, max_sending=5, timeout=None, stop=asyncio.Event(), on_result=print

@@ -284,7 +284,7 @@ class Feed:
         self._end_source()
 
     async def _new(self, last: int) -> _Rows:
-        """Plan items as there is room, and yield their rows, and the results of those that are refused.
+        """Plan items as there is room, and yield their rows, and the results of those that are invalid.
 
         An item that has a row of an earlier run, of a number up to `last`, is left out: the run takes up that row
         anyway, or it has ended.
@@ -296,10 +296,10 @@ class Feed:
             while True:
                 found, fault = await self._take(reader, min(max(size, self._room(), 1), _MOST_AHEAD_ITEMS))
                 plan = await planner.plan(found)
-                for item, error in plan.refused:
+                for item, error in plan.invalid:
                     yield BatchResult(item, Outcome.REJECTED, None, error)
-                taken = [(item, row) for item, row in plan.taken if row.number > last]
-                for item, row in taken:
+                new = [(item, row) for item, row in plan.planned if row.number > last]
+                for item, row in new:
                     self._given[row.number] = item
                     yield row
                 if fault is not None:
@@ -307,7 +307,7 @@ class Feed:
                 if not found:
                     return
                 # More at once while nothing but items of earlier runs comes: these take no room.
-                size = 1 if taken or plan.refused else 2 * len(found)
+                size = 1 if new or plan.invalid else 2 * len(found)
         finally:
             await reader.aclose()
 

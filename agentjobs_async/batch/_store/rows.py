@@ -85,7 +85,7 @@ class BatchResult:
         job: The job that ended, or as it was seen last; `None` when none was seen.
         error: Why there is no ended job; `None` when there is one. A `failed` item whose job is gone has one, too.
         ref: The job, also where it was not seen; `None` when no id is known.
-        row: The item's row when its end was recorded; `None` for an item that is refused, and so has no row of its own.
+        row: The item's row when its end was recorded; `None` for an invalid item, which has no row of its own.
     """
 
     item: BatchItem

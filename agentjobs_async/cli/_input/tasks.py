@@ -13,7 +13,7 @@ from attrs import evolve, field, frozen
 from agentjobs_async import InvalidInputError
 from agentjobs_async._text import one_line
 from agentjobs_async._validation import checked_prompt
-from agentjobs_async.batch import BatchItem, Refusals
+from agentjobs_async.batch import BatchItem, InvalidItems
 from agentjobs_async.cli._input.questions import confirmed
 from agentjobs_async.cli._input.records import Reading, Record, read_records, repeated_key, suggestion
 from agentjobs_async.cli._output.columns import in_words
@@ -289,7 +289,7 @@ def show_refusal(screen: Screen, refusal: Refusal) -> None:
     screen.notice(f"{in_words(refusal.name)} ", ("refused", "bold red"), f": {refusal.reason}")
 
 
-def show_refused(screen: Screen, tasks: Tasks, refused: Refusals) -> list[Refusal]:
+def show_refused(screen: Screen, tasks: Tasks, refused: InvalidItems) -> list[Refusal]:
     """Show all tasks that are not sent, those that a journal refused too, and the repeats; return the refusals."""
     refusals = [*tasks.refusals, *(Refusal(item.key, str(why), key=item.key) for item, why in refused)]
     for refusal in refusals:
