@@ -39,14 +39,14 @@ async def aged_journal(
             key = f"item-{number}"
             await journal.add([BatchItem(key, f"Document page {number}", project)])
             await store.claim(key)
-            await store.mark_created(key, JobRef(project, f"job-{number}"))
+            await store.record_created(key, JobRef(project, f"job-{number}"))
             return key
 
         for number, seconds in enumerate(durations, 1):
             key = await create(number, _LONG_AGO_SECONDS)
             clock[0] += seconds
             job = AgentJob(f"job-{number}", project, "completed")
-            await store.mark_ended(key, job, polls=int(seconds / _POLL_SECONDS) + 1)
+            await store.record_ended(key, job, polls=int(seconds / _POLL_SECONDS) + 1)
         for number, age in enumerate(ages, len(durations) + 1):
             key = await create(number, age)
             clock[0] = max(began - unseen_seconds, began - age)

@@ -85,7 +85,7 @@ def checked_item(item: object) -> BatchItem:
 
     Raises:
         InvalidInputError: It is no `BatchItem`, or its key, prompt or project can't be sent, or its context can't be
-            kept, and why.
+            stored, and why.
     """
     if not isinstance(item, BatchItem):
         raise InvalidInputError(f"items must be BatchItems, such as BatchItem(key, prompt), not {type(item).__name__}")
@@ -136,7 +136,7 @@ def _check_context(context: object) -> None:
 
 
 def context_text(context: dict[str, Any] | None) -> str | None:
-    """Return a context as the journal keeps it: JSON without spaces; `None` without one."""
+    """Return a context as the journal stores it: JSON without spaces; `None` without one."""
     return None if context is None else json.dumps(context, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 

@@ -165,7 +165,7 @@ class Batch(AsyncIterator[BatchResult]):
         if result is None:
             raise StopAsyncIteration
         if isinstance(result, JournalError):
-            item_tasks.context.unrecorded.mark_raised(result)
+            item_tasks.context.unrecorded.record_raised(result)
         try:
             raise result
         finally:
@@ -182,7 +182,7 @@ class Batch(AsyncIterator[BatchResult]):
     async def _leave(self, grace: float) -> None:
         self._over = True
         # Results are dropped, since the journal has them all: first so that no item waits for a reader that has left,
-        # at the end to make room for the mark that ends the iteration of a reader in another task.
+        # at the end to make room for the `None` that ends the iteration of a reader in another task.
         self._drop_results()
         try:
             if self._item_tasks is not None:

@@ -134,7 +134,7 @@ class Creates:
         while True:
             await asyncio.sleep(_HELD_SECONDS)
             try:
-                return await self._item_tasks.context.store.keep_job(key, ref, last_create.get())
+                return await self._item_tasks.context.store.record_job(key, ref, last_create.get())
             except JournalError as error:
                 _logger.warning("the job of %r is recorded later: %s", key, error)
 

@@ -246,15 +246,15 @@ class Following:
         entry = followed.entry(ended) if isinstance(ended, AgentJob) else followed.entry(None, str(ended))
         if not await on_end(entry, ended):
             return False
-        await _retried(partial(self._mark_told, followed))
+        await _retried(partial(self._record_told, followed))
         return True
 
-    async def _mark_told(self, followed: Followed) -> None:
+    async def _record_told(self, followed: Followed) -> None:
         """Record that `on_end` has returned."""
         if followed.left:
             return  # the row may have another end by now that is of the same state
         try:
-            await self.rows.mark_told(followed.key, followed.state)
+            await self.rows.record_told(followed.key, followed.state)
         except JournalError:
             if not self._closing:  # else the next start tells it once more
                 raise

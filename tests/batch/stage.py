@@ -281,7 +281,7 @@ def hang(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
         await asyncio.Event().wait()
         return True
 
-    monkeypatch.setattr(journal._store, "mark_created", created)
+    monkeypatch.setattr(journal._store, "record_created", created)
     return asked
 
 

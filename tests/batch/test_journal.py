@@ -135,7 +135,7 @@ async def test_resolve(journal: Journal) -> None:
     await journal.add(items(4))
     await sending(journal, "k0", "k1", "k2")
     for key in ("k0", "k1"):
-        await journal._store.mark_unknown(key, ValueError("broke"), claim=await claim_of(journal._store, key))
+        await journal._store.record_unknown(key, ValueError("broke"), claim=await claim_of(journal._store, key))
     await journal.resolve("k0", job_id="job_9")
     await journal.resolve("k1", send_again=True)
     assert states([row async for row in journal.rows()]) == {
@@ -147,7 +147,7 @@ async def test_resolve(journal: Journal) -> None:
     for key, words in {"k0": "active", "k2": "sending", "k3": "planned", "k4": "no item"}.items():
         with pytest.raises(InvalidInputError, match=words):
             await journal.resolve(key, send_again=True)
-    await journal._store.mark_unknown("k2", ValueError("broke"), claim=await claim_of(journal._store, "k2"))
+    await journal._store.record_unknown("k2", ValueError("broke"), claim=await claim_of(journal._store, "k2"))
     await journal.resolve("k2", job_id=JobRef("web", "a/job_8"))
     row = (await journal.rows(State.ACTIVE))[1]
     assert (row.project_id, row.job_id) == ("web", "a/job_8")
@@ -162,19 +162,19 @@ async def test_a_wrong_id_is_corrected(journal: Journal) -> None:
     store = journal._store
     await journal.add(items(2))
     await sending(journal, "k0", "k1")
-    await store.mark_unknown("k0", ValueError("broke"), claim=await claim_of(store, "k0"))
-    await store.mark_created("k1", JobRef("docs", "its own"))
+    await store.record_unknown("k0", ValueError("broke"), claim=await claim_of(store, "k0"))
+    await store.record_created("k1", JobRef("docs", "its own"))
     wrong, right = JobRef("docs", "wrong"), JobRef("web", "right")
     for ref in (wrong, right):
         await journal.resolve("k0", job_id=ref)
     with pytest.raises(InvalidInputError, match="k0 is active"):
         await journal.resolve("k0", send_again=True)
     ended = AgentJob("wrong", "docs", "failed")
-    assert not await store.mark_ended("k0", ended, 1)
-    assert not await store.mark_gone("k0", NotFoundError(410), 1, of_job="wrong")
+    assert not await store.record_ended("k0", ended, 1)
+    assert not await store.record_gone("k0", NotFoundError(410), 1, of_job="wrong")
     (row,) = [row for row in await journal.rows() if row.key == "k0"]
     assert (row.state, row.project_id, row.job_id) == ("active", "web", "right")
-    assert await store.mark_ended("k0", AgentJob("right", "web", "completed"), 1)
+    assert await store.record_ended("k0", AgentJob("right", "web", "completed"), 1)
     for key in ("k0", "k1"):
         with pytest.raises(InvalidInputError, match="nothing to resolve"):
             await journal.resolve(key, job_id="another")
@@ -184,7 +184,7 @@ async def let_refuse(journal: Journal, *keys: str) -> None:
     """Let the server refuse the creates of planned rows."""
     await sending(journal, *keys)
     for key in keys:
-        await journal._store.mark_rejected(key, ValueError("no"), claim=await claim_of(journal._store, key))
+        await journal._store.record_rejected(key, ValueError("no"), claim=await claim_of(journal._store, key))
 
 
 async def test_retry(journal: Journal) -> None:
@@ -194,14 +194,14 @@ async def test_retry(journal: Journal) -> None:
     """
     await journal.add([BatchItem("a", "x", "web", {"row": 1}), BatchItem("b", "x")], project_id="docs")
     await sending(journal, "a")
-    await journal._store.mark_rejected("a", ValueError("no"), claim=await claim_of(journal._store, "a"))
+    await journal._store.record_rejected("a", ValueError("no"), claim=await claim_of(journal._store, "a"))
     assert await journal.retry("a") == "a#2"
     with pytest.raises(InvalidInputError, match="tried again before, as a#2"):
         await journal.retry("a")
     with pytest.raises(InvalidInputError, match="b is planned"):
         await journal.retry("b")
     await sending(journal, "a#2")
-    await journal._store.mark_rejected("a#2", ValueError("no"), claim=await claim_of(journal._store, "a#2"))
+    await journal._store.record_rejected("a#2", ValueError("no"), claim=await claim_of(journal._store, "a#2"))
     assert await journal.retry("a#2") == "a#3"
     rows = {row.key: row async for row in journal.rows(all_tries=True)}
     assert (rows["a"].state, rows["a#3"].prompt, rows["a#3"].project_id) == ("rejected", "x", "web")
@@ -212,7 +212,7 @@ async def test_retry(journal: Journal) -> None:
         ("a", 3, None, {"row": 1}),
     ]
     await sending(journal, "a#3")
-    await journal._store.mark_unknown("a#3", ValueError("broke"), claim=await claim_of(journal._store, "a#3"))
+    await journal._store.record_unknown("a#3", ValueError("broke"), claim=await claim_of(journal._store, "a#3"))
     await journal.resolve("a#3", send_again=True)
     row = (await journal._store.get_many(["a#3"]))["a#3"]
     assert (row.tries, row.sent_at, row.planned_at is None) == (4, None, False)
@@ -267,11 +267,11 @@ async def test_abandon(journal: Journal) -> None:
     """What is planned, active or unknown can be given up, which says so, and is sent again only by its key."""
     await journal.add(items(5))
     await sending(journal, "k0", "k1", "k2", "k3")
-    await journal._store.mark_created("k0", JobRef("docs", "job_0"))
+    await journal._store.record_created("k0", JobRef("docs", "job_0"))
     await journal._store.record_error("k0", ValueError("an odd status"), 1, of_job=None)
     for key in ("k1", "k3"):
-        await journal._store.mark_unknown(key, ValueError("broke"), claim=await claim_of(journal._store, key))
-    await journal._store.mark_created("k3", JobRef("docs", "job_3"))
+        await journal._store.record_unknown(key, ValueError("broke"), claim=await claim_of(journal._store, key))
+    await journal._store.record_created("k3", JobRef("docs", "job_3"))
     for key in ("k0", "k1", "k3", "k4"):
         await journal.abandon(key)
     rows = {row.key: row for row in await journal.rows()}
@@ -289,7 +289,7 @@ async def test_abandon(journal: Journal) -> None:
     with pytest.raises(InvalidInputError, match="by its key"):
         await journal.retry(where=Where(states={"abandoned"}))
     assert await journal.retry("k1") == "k1#2"
-    assert not await journal._store.mark_created("k1", JobRef("docs", "late"))
+    assert not await journal._store.record_created("k1", JobRef("docs", "late"))
     assert await journal.retry("k4") == "k4#2"
 
 
@@ -305,9 +305,9 @@ async def test_each_change_has_its_time(journal: Journal) -> None:
 
     await happened(journal.add(items(1)))
     await happened(sending(journal, "k0"))
-    await happened(store.mark_created("k0", JobRef("docs", "job_0")))
+    await happened(store.record_created("k0", JobRef("docs", "job_0")))
     await happened(store.record_seen([Seen("k0", 0.0, 1)]))
-    await happened(store.mark_ended("k0", AgentJob("job_0", "docs", "failed"), 1))
+    await happened(store.record_ended("k0", AgentJob("job_0", "docs", "failed"), 1))
     await happened(journal.retry("k0"))
     assert times == sorted(set(times))
 

@@ -64,7 +64,7 @@ def asking(journal: Journal) -> list[asyncio.Future[object]]:
     """Ask for a lot at once: changes, claims and reads."""
     store = journal._store
     asked: list[Awaitable[object]] = [
-        *(store.mark_created(f"k{number}", JobRef("docs", f"job_{number}")) for number in range(20)),
+        *(store.record_created(f"k{number}", JobRef("docs", f"job_{number}")) for number in range(20)),
         *(store.claim(f"k{number}") for number in range(20, 25)),
         *(journal.counts() for _ in range(20)),
     ]

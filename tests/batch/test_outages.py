@@ -108,7 +108,7 @@ async def test_unknown_items_of_an_earlier_run(virtual_journal: Journal) -> None
     await virtual_journal.add(items(2, first=1))
     await virtual_journal._store.claim("k1")
     job = await service.create_job("p1", timeout=1.0, retry=False, label="k1")
-    assert await virtual_journal._store.mark_created("k1", job.ref)
+    assert await virtual_journal._store.record_created("k1", job.ref)
     before = wall()
     async with run_batch(service.session, (), journal=virtual_journal, max_active=1) as batch:
         assert (await anext(batch)).item.key == "k1"

@@ -240,7 +240,9 @@ async def test_nothing_is_sent_after_the_halt(
     """Once nothing more may begin, neither a create goes that was just let go, nor one that was answered with 429."""
     session = FakeSession()
     session.answers = {"p0": [rejected()], "p1": [rate_limited(1)]}
-    delay(file_journal, "claim" if late == "claim" else "release_claim", "k1", until="mark_rejected", patch=monkeypatch)
+    delay(
+        file_journal, "claim" if late == "claim" else "release_claim", "k1", until="record_rejected", patch=monkeypatch
+    )
     results = await run(session, items(2), file_journal, max_failures=1)
     assert outcomes(results) == {"k0": "rejected"}
     assert [prompt for _, prompt in session.sent] == (["p0"] if late == "claim" else ["p0", "p1"])
@@ -470,7 +472,7 @@ async def test_an_id_whose_row_was_changed(
     async def changed(key: str, ref: object, *_: object) -> None:
         del key, ref
 
-    monkeypatch.setattr(file_journal._store, "mark_created", changed)
+    monkeypatch.setattr(file_journal._store, "record_created", changed)
     with pytest.raises(JournalError, match=r"'k0' is docs~\.job_0") as caught:
         await run(FakeSession(), items(1), file_journal)
     assert caught.value.reason == "locked"
@@ -483,7 +485,7 @@ async def test_an_id_whose_row_was_abandoned(file_journal: Journal) -> None:
     session.answers = {"p0": [5.0]}
     running = asyncio.create_task(run(session, items(2), file_journal))
     await session.creates(2)
-    await file_journal._store.mark_unknown(
+    await file_journal._store.record_unknown(
         "k0", ValueError("its owner counted as dead"), claim=await claim_of(file_journal._store, "k0")
     )
     await file_journal.abandon("k0")
@@ -646,7 +648,7 @@ async def test_no_key_in_the_journal(file_journal: Journal) -> None:
     await run(session, items(1), file_journal)
     assert "the-key" not in str((await file_journal.rows())[0].error)
     link, store = "https://code.example/the-key-itself", file_journal._store.of_run(session.mask)
-    assert await store.mark_ended("k0", AgentJob("job_0", "docs", "completed", pr_link=link), 1)
+    assert await store.record_ended("k0", AgentJob("job_0", "docs", "completed", pr_link=link), 1)
     assert (await file_journal.rows())[0].pr_link == "https://code.example/***"
 
 
@@ -710,7 +712,7 @@ async def test_all_lost_ids_are_told(
     async def full(key: str, ref: object, *_: object) -> bool:
         raise JournalError(f"no room for {key} {ref}", "full")
 
-    monkeypatch.setattr(file_journal._store, "mark_created", full)
+    monkeypatch.setattr(file_journal._store, "record_created", full)
     session = FakeSession()
     session.answers = {f"p{number}": [0.01 * number] for number in range(4)}
     with pytest.raises(JournalError) as caught:
@@ -785,14 +787,14 @@ async def test_an_id_is_written_down_after_a_cancellation(
     file_journal: Journal, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A run that is cancelled while a slow journal takes an id gives it that id, and tells of none."""
-    real, asked = file_journal._store.mark_created, asyncio.Event()
+    real, asked = file_journal._store.record_created, asyncio.Event()
 
     async def slow(key: str, ref: JobRef, traceparent: str | None) -> JournalRow | None:
         asked.set()
         await asyncio.sleep(0)
         return await real(key, ref, traceparent)
 
-    monkeypatch.setattr(file_journal._store, "mark_created", slow)
+    monkeypatch.setattr(file_journal._store, "record_created", slow)
     task = asyncio.create_task(run(FakeSession(), items(1), file_journal))
     await asked.wait()
     task.cancel()

@@ -139,7 +139,7 @@ async def test_late_answers_of_an_outage() -> None:
     for number, holds in enumerate(taken):
         throttle.spend()
         assert holds == 0
-        assert throttle.mark_unknown(holds, ValueError(), 0.0) is (number == 2)
+        assert throttle.count_unknown(holds, ValueError(), 0.0) is (number == 2)
     assert throttle.next_at == loop.time() + 1
     assert await throttle.take() == throttle.holds
     assert throttle.next_at is None  # one at a time
@@ -149,12 +149,12 @@ async def test_the_end_of_an_outage() -> None:
     """A definite answer lets all creates go at once, but none before the time that the server asked for."""
     throttle = CreateThrottle(None)
     for _ in range(3):
-        throttle.mark_unknown(0, ValueError(), 0.0)
-    throttle.mark_definite()
+        throttle.count_unknown(0, ValueError(), 0.0)
+    throttle.count_definite()
     assert await times(throttle, 3) == [0, 0, 0]
     for _ in range(3):
-        throttle.mark_unknown(throttle.holds, ValueError(), 40.0)
-    throttle.mark_definite()
+        throttle.count_unknown(throttle.holds, ValueError(), 40.0)
+    throttle.count_definite()
     assert throttle.paused
     assert await times(throttle, 3) == [40, 40, 40]
 
@@ -173,6 +173,6 @@ async def test_a_refusal() -> None:
     assert throttle.next_at is None
     throttle.refuse(why, 60)
     throttle.accept()
-    throttle.mark_definite()
+    throttle.count_definite()
     throttle.spend()
     assert await times(throttle, 2) == [0, 0]

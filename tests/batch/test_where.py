@@ -30,12 +30,12 @@ async def filled(journal: Journal) -> Journal:
             continue
         await store.claim(item.key)
         if item.key == "refused":
-            await store.mark_rejected(
+            await store.record_rejected(
                 item.key, AgentJobsError("the Server was busy"), claim=await claim_of(store, item.key)
             )
             continue
-        await store.mark_created(item.key, JobRef(item.project_id or "", item.key))
-        await store.mark_ended(item.key, AgentJob(item.key, "docs", ends[item.key]), 1)
+        await store.record_created(item.key, JobRef(item.project_id or "", item.key))
+        await store.record_ended(item.key, AgentJob(item.key, "docs", ends[item.key]), 1)
     set_clock(journal, NOW)
     return journal
 

@@ -119,7 +119,7 @@ def test_a_journal_that_can_not_be_read(
         monkeypatch.setattr(Journal, "counts", gone)
         raise JournalError("no room", "full")
 
-    monkeypatch.setattr(RowStore, "mark_created", broken)
+    monkeypatch.setattr(RowStore, "record_created", broken)
     assert main(["run", "a", "--journal", str(path)]) == 4
     told = capsys.readouterr().err
     assert "The journal can't be read.\n1 job continues remotely. Keep the id; wait for it with:" in told

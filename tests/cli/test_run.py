@@ -223,7 +223,7 @@ def test_many_unknown(service: EmulatorThread, db: str, capsys: Captured) -> Non
         async with Journal.open(db) as journal:
             for number in range(25):
                 await journal._store.claim(f"-{number}")
-                await journal._store.mark_unknown(
+                await journal._store.record_unknown(
                     f"-{number}", OSError("broke"), claim=await claim_of(journal._store, f"-{number}")
                 )
 
@@ -246,7 +246,7 @@ def test_ids_that_the_journal_cannot_take(
         await asyncio.sleep(0)
         raise JournalError("no room", "full")
 
-    monkeypatch.setattr(RowStore, "mark_created", full)
+    monkeypatch.setattr(RowStore, "record_created", full)
     assert run(tasks, db) == 4
     told = capsys.readouterr().err
     for job in service.emulator.jobs.values():

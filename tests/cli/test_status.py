@@ -22,7 +22,7 @@ async def reject(db: str, number: int) -> None:
         for row in (await journal.rows())[:number]:
             claim = await journal._store.claim(row.key)
             assert isinstance(claim, str)
-            assert await journal._store.mark_rejected(row.key, RejectedError(422), claim=claim)
+            assert await journal._store.record_rejected(row.key, RejectedError(422), claim=claim)
 
 
 def test_what_needs_a_person(db: str, capsys: Captured) -> None:
@@ -99,7 +99,9 @@ def test_a_file_that_was_left(tmp_path: Path, capsys: Captured) -> None:
         async with Journal.open(journal) as opened:
             await opened.add([BatchItem("1", "p", "docs"), BatchItem("2", "p", "docs")])
             assert isinstance(await opened._store.claim("2"), str)
-            assert await opened._store.mark_unknown("2", OSError("no answer"), claim=await claim_of(opened._store, "2"))
+            assert await opened._store.record_unknown(
+                "2", OSError("no answer"), claim=await claim_of(opened._store, "2")
+            )
             await opened.abandon("2")
 
     asyncio.run(plan())

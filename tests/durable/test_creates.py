@@ -138,7 +138,7 @@ async def test_closed_session(emulator: Emulator, session: AgentJobsSession, fil
 
 @pytest.mark.parametrize(
     ("move", "fault", "end"),
-    [("mark_created", "ok", "completed"), ("mark_unknown", "reset", "CreateOutcomeUnknownError")],
+    [("record_created", "ok", "completed"), ("record_unknown", "reset", "CreateOutcomeUnknownError")],
 )
 async def test_journal_that_was_full(
     emulator: Emulator,

@@ -318,7 +318,7 @@ async def test_end_that_another_has_recorded(
     await emulator.inject("410 on=get forever", prompt="Hello")
 
     async def recorded(store: RowStore, key: str, job_id: str, *rest: Any) -> Any:
-        await store.mark_ended(key, AgentJob(job_id, str(session.project_id), "failed"), 1)
+        await store.record_ended(key, AgentJob(job_id, str(session.project_id), "failed"), 1)
         return await record_end(store, key, job_id, *rest)
 
     monkeypatch.setattr(following, "record_end", recorded)
@@ -328,35 +328,35 @@ async def test_end_that_another_has_recorded(
     assert listener.called == [("k", "failed")]
 
 
-async def test_mark_of_an_earlier_end(
+async def test_record_of_an_earlier_end(
     emulator: Emulator,
     session: AgentJobsSession,
     file_journal: Journal,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """An end that can be marked as told only once the row has another end of its kind leaves that one to be told."""
+    """An end that can be recorded as told only once the row has another end of its kind leaves that one to be told."""
     monkeypatch.setattr(following, "_FIRST_RETRY_SECONDS", 0.5)
     await emulator.inject("reset on=create forever", prompt="lost")
     called = asyncio.Semaphore(0)
-    mark_told, failures = DurableRows.mark_told, [JournalError("disk full", "full")]
+    record_told, failures = DurableRows.record_told, [JournalError("disk full", "full")]
 
     async def on_end(_entry: DurableEntry, _ended: AgentJob | Exception) -> None:
         called.release()
         if not failures:
             raise RuntimeError("the chat can't be reached")
 
-    async def marked(rows: DurableRows, key: str, state: State) -> None:
+    async def recorded(rows: DurableRows, key: str, state: State) -> None:
         if failures:
             raise failures.pop()
-        await mark_told(rows, key, state)
+        await record_told(rows, key, state)
 
-    monkeypatch.setattr(DurableRows, "mark_told", marked)
+    monkeypatch.setattr(DurableRows, "record_told", recorded)
     async with DurableJobs(session, file_journal, on_end=on_end) as jobs:
         await jobs.submit("k", "lost")
         await called.acquire()
         await until(lambda: not failures)
         await file_journal.resolve("k", send_again=True)
-        for _ in range(3):  # it raises again and again, while the mark of the first end is tried once more
+        for _ in range(3):  # it raises again and again, while the recording of the first end is tried once more
             await called.acquire()
     told: list[str] = []
     async with DurableJobs(session, file_journal, on_end=lambda entry, _ended: told.append(entry.key)):

@@ -414,13 +414,13 @@ async def test_abandoned(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A job that is abandoned while it is followed has ended as that, also where its own end is seen first."""
-    work = RowStore.mark_ended
+    work = RowStore.record_ended
 
     async def abandon_first(store: RowStore, *ended: Any) -> JournalRow | None:
         await file_journal.abandon("k")
         return await work(store, *ended)
 
-    monkeypatch.setattr(RowStore, "mark_ended", abandon_first)
+    monkeypatch.setattr(RowStore, "record_ended", abandon_first)
     async with DurableJobs(session, file_journal, on_end=listener.on_end) as jobs:
         await jobs.submit("k", "long")
         await (complete(emulator) if seen_first == "the end" else file_journal.abandon("k"))

@@ -37,9 +37,9 @@ def killed_before(owner, name):
     setattr(owner, name, kill)
 
 match moment:
-    case "claim" | "mark_created" | "mark_ended":
+    case "claim" | "record_created" | "record_ended":
         killed_before(RowStore, moment)
-    case "mark_told":
+    case "record_told":
         killed_before(DurableRows, moment)
 
 async def end(entry, ended):
@@ -70,7 +70,7 @@ async def killed(emulator: Emulator, place: Path, moment: str) -> None:
         assert await asyncio.to_thread(child.ended) == -signal.SIGKILL
 
 
-@pytest.mark.parametrize("moment", ["claim", "mark_ended", "on_end", "mark_told"])
+@pytest.mark.parametrize("moment", ["claim", "record_ended", "on_end", "record_told"])
 async def test_kill(emulator: Emulator, session: AgentJobsSession, path: Path, moment: str, listener: Listener) -> None:
     """Killed between plan and claim, before the end is recorded, or in `on_end`: the next start tells of the end."""
     await killed(emulator, path, moment)
@@ -86,7 +86,7 @@ async def test_kill(emulator: Emulator, session: AgentJobsSession, path: Path, m
 
 async def test_kill_between_create_and_save(emulator: Emulator, session: AgentJobsSession, path: Path) -> None:
     """Killed before the answer to its create is saved: the row is unknown, told and listed, and never created again."""
-    await killed(emulator, path, "mark_created")
+    await killed(emulator, path, "record_created")
     listener = Listener()
     async with Journal.open(path) as journal:
         async with DurableJobs(session, journal, on_end=listener.on_end) as jobs:

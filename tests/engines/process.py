@@ -35,9 +35,9 @@ POINTS: Final[dict[str, tuple[type, str, str]]] = {
     "when it has claimed": (RowStore, "claim", "after"),
     "before it sends": (AgentJobsSession, "create_job", "before"),
     "when it has the answer": (AgentJobsSession, "create_job", "after"),
-    "when it has recorded the id": (RowStore, "mark_created", "after"),
-    "before it records the end": (RowStore, "mark_ended", "before"),
-    "when it has recorded the end": (RowStore, "mark_ended", "after"),
+    "when it has recorded the id": (RowStore, "record_created", "after"),
+    "before it records the end": (RowStore, "record_ended", "before"),
+    "when it has recorded the end": (RowStore, "record_ended", "after"),
     "before it ends the chunk": (QueueConnector, "execute_query_async", "finish_job"),
     "before it gives the chunk back": (QueueConnector, "execute_query_async", "retry_job"),
     "before it says good-bye": (QueueConnector, "execute_query_async", "unregister"),
@@ -107,7 +107,7 @@ def run(told: c_longlong, base_url: str, key: str, place: str, point: str = "", 
         owner, name, when = POINTS[point]
         _call_around(owner, name, when, lambda _: arrive())
     if point in POINTS_OF_LEAVING:
-        _call_around(RowStore, "mark_created", "after", lambda _: stop.set())
+        _call_around(RowStore, "record_created", "after", lambda _: stop.set())
     _tell_number(told)
     clock = patch(f"{_STORE}.heartbeat.time", _clock_that_goes_on())
     with impatient(), unhurried(), clock, suppress(KeyboardInterrupt):

@@ -417,7 +417,7 @@ async def test_items_that_no_chunk_carries(journal: Journal, database: str, late
     await until(lambda: _none(database))
     assert states(await journal.rows()) == {"k0": "unknown", "k1": "completed"}
     if late == "created":
-        await other._store.mark_created("k0", JobRef("docs", "job_of_another"))
+        await other._store.record_created("k0", JobRef("docs", "job_of_another"))
     else:
         await other._store.release_claim("k0", None, claim=claim)
     await other.aclose()
@@ -433,7 +433,7 @@ async def test_items_that_somebody_waits_for(journal: Journal, database: str, mo
     await submit(items(2), journal=journal)
     async with Journal.open(database, owner_timeout=NEVER) as other:
         await other._store.claim("k0")
-        await other._store.mark_created("k0", JobRef("docs", "job_1"))
+        await other._store.record_created("k0", JobRef("docs", "job_1"))
         execute(database, "UPDATE procrastinate_jobs SET scheduled_at = now() + interval '1 hour'")
     assert [key for _, key in await journal._store.unfollowed(1.0, 0, 10)] == ["k0"]
     real, sweeps = journal._store.unfollowed, []
@@ -478,7 +478,7 @@ async def test_a_journal_that_moves_to_a_worker(journal: Journal, database: str,
     async with Journal.open(path) as file:
         await file.add(items(2))
         await file._store.claim("k1")
-        await file._store.mark_created("k1", JobRef("docs", "job_1"))
+        await file._store.record_created("k1", JobRef("docs", "job_1"))
     stop = asyncio.Event()
     working = asyncio.ensure_future(run_worker(session.session, journal, stop=stop, **SOON))
     await move_journal(path, database)

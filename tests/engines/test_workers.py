@@ -122,7 +122,7 @@ async def test_a_worker_that_dies(database: str) -> None:
 
 
 async def test_a_worker_that_stalls(database: str) -> None:
-    """A worker that is stopped for longer than the heartbeat, and goes on, doubles nothing; its answers are kept."""
+    """A worker that stalls for longer than the heartbeat doubles nothing when it continues, and records its answers."""
     async with running(database, 60) as fleet:
         stalled, _ = fleet.start(), fleet.start()
         await fleet.created(15)

@@ -336,7 +336,7 @@ async def test_stale_rows(run: Path) -> None:
     async with Journal.open(run) as journal:
         again = await journal.retry(f"page-{FAILED}")
         assert isinstance(await journal._store.claim(again), str)
-        assert await journal._store.mark_created(again, JobRef("docs", "job_live"))
+        assert await journal._store.record_created(again, JobRef("docs", "job_live"))
         (stale,) = await journal.unknown()
         await journal.resolve(stale.key, job_id="job_found")
         assert not await journal._store.abandon(stale)
@@ -557,7 +557,7 @@ async def test_workers(database: str) -> None:
             await worker.add([BatchItem("late", "Document it", "docs")])
             assert (await stream.block())["key"] == ["late"]
             assert isinstance(await worker._store.claim("late"), str)
-            assert await worker._store.mark_unknown(
+            assert await worker._store.record_unknown(
                 "late", OSError("no answer"), claim=await claim_of(worker._store, "late")
             )
             assert (await page.act("send_again", 2, state="unknown"))[1]["done"] == 1

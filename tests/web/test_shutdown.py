@@ -67,14 +67,14 @@ from tests.until import until
 KEYS = [f"key-{number}" for number in range(10)]
 ITEMS = [BatchItem(key, "Fix the links", "docs") for key in KEYS]
 
-keep_job = RowStore.keep_job
+record_job = RowStore.record_job
 
 async def keep_late(*row):
     for _ in range(1000):  # turns of the loop: longer than a closing takes
         await asyncio.sleep(0)
-    return await keep_job(*row)
+    return await record_job(*row)
 
-RowStore.keep_job = keep_late
+RowStore.record_job = keep_late
 
 async def batch(session, journal):
     async with run_batch(session, ITEMS, journal=journal) as results:
@@ -101,7 +101,7 @@ async def caller(session, journal):
 
 async def stuck(session, journal):
     waits._RECORDING_SECONDS = 0.1
-    RowStore.keep_job = lambda *_: asyncio.Event().wait()
+    RowStore.record_job = lambda *_: asyncio.Event().wait()
     await batch(session, journal)
 
 async def main(way, path):

@@ -184,7 +184,7 @@ class ItemCreate:
 
     async def _end_unclaimed(self) -> Ended:
         """End an item whose row is planned no more: it was abandoned, or another owner has it."""
-        await self._keep(None)
+        await self._set_row(None)
         return self._end_abandoned() if self.item.row.state is State.ABANDONED else Ended(None)
 
     def _may_go(self, permit: Permit) -> bool:
@@ -234,9 +234,9 @@ class ItemCreate:
         throttles = self.item.context.throttles
         match failure:
             case Failure.UNKNOWN:
-                throttles.mark_unknown(permit, error)
+                throttles.count_unknown(permit, error)
             case Failure.REJECTED:
-                throttles.mark_definite(permit)
+                throttles.count_definite(permit)
             case Failure.UNAUTHORIZED:
                 throttles.refuse(permit, error)
             case Failure.LIMITED:
@@ -249,15 +249,15 @@ class ItemCreate:
 
     async def _record_job(self, job: AgentJob) -> AgentJob | Ended:
         """Record the id, to the end even when this item is cancelled."""
-        await self.item.context.unrecorded.record(self.item.key, job.ref, self._keep_job(job))
+        await self.item.context.unrecorded.record(self.item.key, job.ref, self._record_id(job))
         self.item.ref = job.ref
         if self.item.row.state is State.ABANDONED:  # its outcome was unknown to another owner, or to its user
             return self._end_abandoned()
         self.item.set_state(State.ACTIVE)
         return job
 
-    async def _keep_job(self, job: AgentJob) -> None:
-        row = await self.item.context.store.keep_job(self.item.key, job.ref, last_create.get())
+    async def _record_id(self, job: AgentJob) -> None:
+        row = await self.item.context.store.record_job(self.item.key, job.ref, last_create.get())
         if row is None:
             raise JournalError("journal: another owner changed the row meanwhile", "locked")
         self.item.row = row
@@ -267,11 +267,11 @@ class ItemCreate:
         store = self.item.context.store
         match classify(error):
             case Failure.UNKNOWN:
-                await self._keep(await store.mark_unknown(self.item.key, error, claim=claim))
+                await self._set_row(await store.record_unknown(self.item.key, error, claim=claim))
                 self.item.set_state(State.UNKNOWN)
                 return self._end(Outcome.UNKNOWN, error)
             case Failure.REJECTED:
-                await self._keep(await store.mark_rejected(self.item.key, error, claim=claim))
+                await self._set_row(await store.record_rejected(self.item.key, error, claim=claim))
                 self.item.set_state(State.REJECTED)
                 return self._end(Outcome.REJECTED, error)
             case Failure.WITHHELD:
@@ -302,11 +302,11 @@ class ItemCreate:
 
     async def _plan_again(self, claim: str, error: Exception | None, *, was_sent: bool = False) -> None:
         store = self.item.context.store
-        await self._keep(await store.release_claim(self.item.key, error, claim=claim, was_sent=was_sent))
+        await self._set_row(await store.release_claim(self.item.key, error, claim=claim, was_sent=was_sent))
         self.item.set_state(State.PLANNED)
 
-    async def _keep(self, row: JournalRow | None) -> None:
-        """Keep the row as it was recorded; read it where it is `None`, since another owner had changed it."""
+    async def _set_row(self, row: JournalRow | None) -> None:
+        """Set the row as it was recorded; read it where it is `None`, since another owner had changed it."""
         self.item.row = row or (await self.item.context.store.get_many([self.item.key]))[self.item.key]
 
     def _end_abandoned(self) -> Ended:
@@ -391,12 +391,12 @@ async def record_end(
         Exception: `ended`, if every other wait would end with it.
     """
     if isinstance(ended, AgentJob):
-        recorded, outcome = await store.mark_ended(key, ended, polls), Outcome(ended.status)
+        recorded, outcome = await store.record_ended(key, ended, polls), Outcome(ended.status)
     elif ends_the_run(ended):
         raise ended
     elif isinstance(ended, NotFoundError):
         # Beyond its grace: the session has ridden out what may pass.
-        recorded, outcome = await store.mark_gone(key, ended, polls, of_job=job_id), Outcome.FAILED
+        recorded, outcome = await store.record_gone(key, ended, polls, of_job=job_id), Outcome.FAILED
     else:
         recorded = await store.record_error(key, ended, polls, of_job=job_id)
         outcome = Outcome.TIMED_OUT if isinstance(ended, WaitTimeoutError) else Outcome.UNFINISHED

@@ -161,7 +161,7 @@ class CreateThrottle:
         self._held_until = max(self._held_until, self._clock() + seconds)
         self._changed.set()
 
-    def mark_unknown(self, taken: int, reason: Exception, retry_after: float) -> bool:
+    def count_unknown(self, taken: int, reason: Exception, retry_after: float) -> bool:
         """Count a create that may have started an agent; return whether it begins an outage.
 
         Args:
@@ -181,7 +181,7 @@ class CreateThrottle:
         self._hold_back()
         return begins
 
-    def mark_definite(self) -> None:
+    def count_definite(self) -> None:
         """Count an answer that shows whether its create started an agent; creates no longer go one at a time."""
         self._unknown_in_a_row, self._one_at_a_time, self._probe_delay = 0, False, 0.0
         self._probe_at = self._clock()
@@ -260,12 +260,12 @@ class Permit:
         self._own.limit(began, error.retry_after if isinstance(error, ResponseError) else None, error)
         return self._own.paused_for
 
-    def mark_unknown(self, error: Exception) -> bool:
+    def count_unknown(self, error: Exception) -> bool:
         """Count a create that may have started an agent; return whether this begins an outage."""
         self.spend()
         asked = error.retry_after if isinstance(error, CreateOutcomeUnknownError) else None
         retry_after = min(asked or 0.0, LONGEST_RETRY_AFTER_SECONDS)
-        return self._own.mark_unknown(self._own_holds, error, retry_after)
+        return self._own.count_unknown(self._own_holds, error, retry_after)
 
 
 class CreateThrottles:
@@ -317,17 +317,17 @@ class CreateThrottles:
         permit.spend()
         was_refused = self.is_refused(permit.project)
         self.of(permit.project).accept()
-        self.of(permit.project).mark_definite()
+        self.of(permit.project).count_definite()
         return was_refused
 
-    def mark_definite(self, permit: Permit) -> None:
+    def count_definite(self, permit: Permit) -> None:
         """Count a create that is known to have started no agent."""
         permit.spend()
-        self.of(permit.project).mark_definite()
+        self.of(permit.project).count_definite()
 
-    def mark_unknown(self, permit: Permit, error: Exception) -> None:
+    def count_unknown(self, permit: Permit, error: Exception) -> None:
         """Count a create that may have started an agent; after three in a row, they are sent one at a time."""
-        if permit.mark_unknown(error):
+        if permit.count_unknown(error):
             _logger.warning(
                 "%s are held back, and sent one at a time until one is answered definitely: %s",
                 _named(permit.project),
@@ -346,7 +346,7 @@ class CreateThrottles:
     def limit(self, permit: Permit, error: Exception, began: float) -> None:
         """Hold back the creates of a project because the server refused one for now that began at `began`."""
         seconds = permit.limit(error, began)
-        self.of(permit.project).mark_definite()
+        self.of(permit.project).count_definite()
         _logger.warning("%s are held back for %.0f s: %s", _named(permit.project), seconds, log_text(error))
 
     def paused_for(self, project: str) -> float:

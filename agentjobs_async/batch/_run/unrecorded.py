@@ -58,10 +58,10 @@ class Unrecorded:
         if self._raised >= self._logged:
             return None
         error = self.error(fault)
-        self.mark_raised(error)
+        self.record_raised(error)
         return error
 
-    def mark_raised(self, error: JournalError) -> None:
+    def record_raised(self, error: JournalError) -> None:
         """Record that a caller gets the ids that an error names."""
         self._raised |= {key for key, ref in self._refs.items() if ref in error.unrecorded}
 

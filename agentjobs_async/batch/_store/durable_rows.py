@@ -54,7 +54,7 @@ class DurableRows:
         planning = statements.plan(
             self._database.backend.insert(ITEMS),
             {"run": uuid4().hex, "owner": owner, "notified_state": _NOT_TOLD, **times},
-            kept={"notified_state": notified, "owner": case((unfollowed, owner), else_=_ROW.owner)},
+            updated={"notified_state": notified, "owner": case((unfollowed, owner), else_=_ROW.owner)},
             returned=[and_(FOLLOWED, self._to_do, _ROW.owner == owner)],
         )
         values = {"key": item.key, "prompt": item.prompt, "project_id": item.project_id}
@@ -78,8 +78,8 @@ class DurableRows:
         wanted = wanted if key is None else wanted.where(_ROW.key == key)
         # Rows that another owner is taking over in this moment are its own.
         wanted = wanted.order_by(_ROW.number).limit(_PAGE_ROWS).with_for_update(skip_locked=True)
-        taking = update(ITEMS).where(_ROW.number.in_(wanted))
-        _, found = await self._database.write(taking.values(owner=self._store.owner, run=mark).returning(*SHOWN))
+        rows = update(ITEMS).where(_ROW.number.in_(wanted))
+        _, found = await self._database.write(rows.values(owner=self._store.owner, run=mark).returning(*SHOWN))
         return sorted(map(row_of, found), key=lambda row: row.number)
 
     async def to_tell(self, after: int) -> list[JournalRow]:
@@ -112,13 +112,13 @@ class DurableRows:
         mine = select(_ROW.key).where(_ROW.key.in_(keys), FOLLOWED, _ROW.owner == self._store.owner)
         return set(keys) - {key for (key,) in await self._database.read(mine)}
 
-    async def mark_told(self, key: str, state: State) -> None:
+    async def record_told(self, key: str, state: State) -> None:
         """Record that `on_end` has returned for a row of this owner that ended in this state, and is still in it."""
-        await self._mark(key, state.value, _ROW.owner == self._store.owner, _ROW.state == state)
+        await self._record_told_state(key, state.value, _ROW.owner == self._store.owner, _ROW.state == state)
 
     async def unfollow(self, key: str) -> bool:
         """Record that a row is followed no more; return whether it was. One that is planned or being sent stays so."""
-        return await self._mark(key, _UNFOLLOWED, _ROW.state.not_in([State.PLANNED, State.SENDING]))
+        return await self._record_told_state(key, _UNFOLLOWED, _ROW.state.not_in([State.PLANNED, State.SENDING]))
 
     async def followed_state(self, key: str) -> State | None:
         """Return the state of a row that is followed; `None` where it is not."""
@@ -130,9 +130,9 @@ class DurableRows:
         mine = and_(FOLLOWED, _ROW.owner == self._store.owner, _ROW.state != State.SENDING)
         await self._database.write(update(ITEMS).where(mine).values(owner=None))
 
-    async def _mark(self, key: str, notified_state: str, *conditions: ColumnElement[bool]) -> bool:
-        marking = update(ITEMS).where(_ROW.key == key, FOLLOWED, *conditions)
-        return (await self._database.write(marking.values(notified_state=notified_state)))[0] == 1
+    async def _record_told_state(self, key: str, notified_state: str, *conditions: ColumnElement[bool]) -> bool:
+        row = update(ITEMS).where(_ROW.key == key, FOLLOWED, *conditions)
+        return (await self._database.write(row.values(notified_state=notified_state)))[0] == 1
 
     def _is_free(self) -> ColumnElement[bool]:
         """Return whether no living owner follows a row."""

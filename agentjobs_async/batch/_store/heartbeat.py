@@ -154,7 +154,7 @@ class Heartbeat:
         raise error
 
     async def _sweep(self) -> None:
-        found = await self._store.mark_unknown_of_dead_owners(self.patience)
+        found = await self._store.record_unknown_of_dead_owners(self.patience)
         if found:
             _logger.warning("%d creates became unknown: their owners are gone", len(found))
         await self._store.take_back()

@@ -180,7 +180,7 @@ class Opened:
         store = self._begin(FileBackend(path, read_only=self.read_only), time.time)
         await self._read_moves(store)
         if not self.read_only:
-            await store.mark_sending_unknown()
+            await store.record_sending_as_unknown()
 
     async def _open_server(self, address: ServerAddress) -> None:
         from agentjobs_async.batch._store import postgresql  # noqa: PLC0415 - its dialect takes long to import

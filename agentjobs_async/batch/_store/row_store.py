@@ -158,7 +158,7 @@ class RowStore(Reader):
 
         A row that may not be tried again, and one whose new key another item has taken meanwhile, are left out: of two
         owners that retry a row at once, one plans it. Executed again, when its answer was lost, the first statement
-        finds the marks of the second one, and does nothing.
+        finds the new keys that the second one has recorded, and does nothing.
 
         Args:
             keys: The new key of each row, by its present one.
@@ -173,8 +173,8 @@ class RowStore(Reader):
         )
         again = ITEMS.alias()
         is_planned = exists().where(again.c.key == new_key, again.c.item_key == item_key)
-        marking = update(ITEMS).where(*untried, is_planned).values(retried_as=new_key, changed_at=now)
-        await self._database.write(planning.on_conflict_do_nothing(), marking)
+        recording = update(ITEMS).where(*untried, is_planned).values(retried_as=new_key, changed_at=now)
+        await self._database.write(planning.on_conflict_do_nothing(), recording)
         rows = await self.get_many(list(keys))
         return [new for key, new in keys.items() if key in rows and rows[key].retried_as == new]
 
@@ -221,8 +221,8 @@ class RowStore(Reader):
         """
         for left in _slices(self._claims.left):
             sent = {"error": "the outcome of its create was not recorded", **self._changed("sent_at")}
-            marking = statements.sending_to_unknown(_has_claim(left), **sent)
-            self.became_unknown += (key for (key,) in (await self._database.write(marking))[1])
+            recording = statements.sending_to_unknown(_has_claim(left), **sent)
+            self.became_unknown += (key for (key,) in (await self._database.write(recording))[1])
             for claim in left:
                 self._claims.left.pop(claim, None)
         taken: list[str] = []
@@ -252,10 +252,10 @@ class RowStore(Reader):
         values: dict[str, Any] = {"owner": self.owner, "error": text, "sent_at": None, "claimed_at": None}
         values |= {"notified_state": statements.FOLLOWED_AGAIN}
         now = self._clock()
-        before = statements.keep_sends(statements.refused_send(key, claim, now), now) if was_sent else ()
+        before = statements.record_sends(statements.refused_send(key, claim, now), now) if was_sent else ()
         return await self._move(key, State.PLANNED, claim=claim, before=before, **values)
 
-    async def mark_created(self, key: str, ref: JobRef, traceparent: str | None = None) -> JournalRow | None:
+    async def record_created(self, key: str, ref: JobRef, traceparent: str | None = None) -> JournalRow | None:
         """Record a job's id, and the span that created it, even where the row has become unknown meanwhile.
 
         Return the row if this moved it. This owner has it then: who had taken it over as unknown looks at it no more.
@@ -264,13 +264,13 @@ class RowStore(Reader):
         values = {**job, "owner": self.owner, "error": None, "traceparent": traceparent}
         return await self._move(key, State.ACTIVE, ("sent_at", "created_at", "seen_at"), **values)
 
-    async def keep_job(self, key: str, ref: JobRef, traceparent: str | None) -> JournalRow | None:
+    async def record_job(self, key: str, ref: JobRef, traceparent: str | None) -> JournalRow | None:
         """Record a job's id, and return the row; `None` where it does not take the id.
 
         It may have the id by a commit before whose answer was lost. A row that was abandoned meanwhile takes it, and
         stays abandoned.
         """
-        row = await self.mark_created(key, ref, traceparent)
+        row = await self.record_created(key, ref, traceparent)
         if row is None:
             given_up = update(ITEMS).where(_ROW.key == key, _ROW.state == State.ABANDONED, _ROW.job_id.is_(None))
             job = {"job_id": ref.job_id, "project_id": ref.project_id, "changed_at": seconds_of(self._clock())}
@@ -278,18 +278,18 @@ class RowStore(Reader):
             row = (await self.get_many([key]))[key]
         return row if row.job_id == ref.job_id else None
 
-    async def mark_ended(self, key: str, job: AgentJob, polls: int) -> JournalRow | None:
+    async def record_ended(self, key: str, job: AgentJob, polls: int) -> JournalRow | None:
         """Record how a job ended, after `polls` polls by all runs. Return the row if this moved it."""
         link = None if job.pr_link is None else self._mask(job.pr_link).replace("\0", r"\x00")  # made by hand, say
         values: dict[str, Any] = {"pr_link": link, "error": None, "polls": polls}
         return await self._move(key, State(job.status), ("seen_at",), of_job=job.id, **values)
 
-    async def mark_rejected(self, key: str, error: Exception, *, claim: str) -> JournalRow | None:
+    async def record_rejected(self, key: str, error: Exception, *, claim: str) -> JournalRow | None:
         """Record that the service refused the create of `claim`. Return the row if this moved it."""
         values: dict[str, Any] = {"error": self._text(error), "refusal": refusal_text(error, self._mask)}
         return await self._move(key, State.REJECTED, claim=claim, sent_at=self._clock(), **values)
 
-    async def mark_unknown(self, key: str, error: Exception, *, claim: str) -> JournalRow | None:
+    async def record_unknown(self, key: str, error: Exception, *, claim: str) -> JournalRow | None:
         """Record that the create of `claim` may have started an agent. Return the row if this moved it."""
         return await self._move(key, State.UNKNOWN, claim=claim, sent_at=self._clock(), error=self._text(error))
 
@@ -337,10 +337,10 @@ class RowStore(Reader):
         again = rows.where(or_(_ROW.state == State.UNKNOWN, and_(_ROW.state == State.PLANNED, _ROW.claim == mark)))
         values |= {"notified_state": statements.FOLLOWED_AGAIN}
         again = again.values(state=State.PLANNED, sent_at=None, claimed_at=None, tries=counted, **values)
-        before = statements.keep_sends(statements.unknown_send(key), self._clock())
+        before = statements.record_sends(statements.unknown_send(key), self._clock())
         return (await self._database.write(*before, again))[0] == 1
 
-    async def mark_gone(self, key: str, error: NotFoundError, polls: int, *, of_job: str | None) -> JournalRow | None:
+    async def record_gone(self, key: str, error: NotFoundError, polls: int, *, of_job: str | None) -> JournalRow | None:
         """End an active row of `of_job` as failed, since that job is gone; record how many polls there were.
 
         Return the row if this moved it.
@@ -363,17 +363,17 @@ class RowStore(Reader):
         now = (await self.get_many([row.key]))[row.key]  # it is so where a commit was repeated
         return (now.state, now.job_id) == (State.ABANDONED, row.job_id)
 
-    async def mark_sending_unknown(self) -> None:
-        """Make the rows of a file unknown that its earlier owner was sending when it ended."""
+    async def record_sending_as_unknown(self) -> None:
+        """Record as unknown the rows of a file that its earlier owner was sending when it ended."""
         _, found = await self._database.write(statements.sending_to_unknown(**self.unknown_columns()))
         self.became_unknown += (key for (key,) in found)
 
-    async def mark_unknown_of_dead_owners(self, patience: float) -> tuple[str, ...]:
-        """Make the rows unknown whose owner has had no heartbeat for `patience` seconds; return their keys."""
+    async def record_unknown_of_dead_owners(self, patience: float) -> tuple[str, ...]:
+        """Record as unknown the rows whose owner has had no heartbeat for `patience` seconds; return their keys."""
         now = self._clock()
         is_dead = statements.owner_is_dead(now, patience)
-        marking = statements.sending_to_unknown(is_dead, **self.unknown_columns())
-        found = tuple(key for (key,) in await self._database.read(marking, commit=True))
+        recording = statements.sending_to_unknown(is_dead, **self.unknown_columns())
+        found = tuple(key for (key,) in await self._database.read(recording, commit=True))
         self.became_unknown += found
         silent = OWNERS.c.seen_at < now - patience
         gone = delete(OWNERS).where(silent, statements.server_is_up_for(patience))

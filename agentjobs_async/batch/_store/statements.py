@@ -64,7 +64,7 @@ def plan(
     insert: Insert,
     values: Mapping[str, Any],
     *,
-    kept: Mapping[str, Any] = MappingProxyType({}),
+    updated: Mapping[str, Any] = MappingProxyType({}),
     returned: Sequence[ColumnElement[Any]] = (),
 ) -> ReturningInsert[Any]:
     """Insert planned rows, and return them and the rows that are there already, which are only marked.
@@ -76,7 +76,7 @@ def plan(
     Args:
         insert: An insert into `ITEMS`.
         values: Columns of all new rows. `run` of a row is its page: 32 characters that name the source, then anything.
-        kept: Other columns that change in rows that are there.
+        updated: Other columns that change in rows that are there.
         returned: What is returned besides the rows.
     """
     # The state as a literal: a parameter would be one more for each row.
@@ -85,7 +85,7 @@ def plan(
     unmarked = or_(_ROW.run.is_(None), _ROW.run == given.run, _source(_ROW.run) != _source(given.run))
     return planned.on_conflict_do_update(
         index_elements=[_ROW.key],
-        set_={"run": given.run, **kept},
+        set_={"run": given.run, **updated},
         where=and_(unmarked, _ROW.prompt == given.prompt, _ROW.project_id == given.project_id),
     ).returning(*SHOWN, *returned)
 
@@ -156,15 +156,15 @@ def sending_to_unknown(*conditions: ColumnElement[bool], **values: Any) -> Retur
     return rows.values(state=State.UNKNOWN, **values).returning(_ROW.key)
 
 
-def keep_sends(sent: Select[Any], now: Moment) -> tuple[Executable, Executable]:
-    """Return what keeps project and time of a create that was sent, and deletes times that no rate counts any more.
+def record_sends(sent: Select[Any], now: Moment) -> tuple[Executable, Executable]:
+    """Return what records project and time of a create that was sent, and deletes times that no rate counts any more.
 
     The next claim of the row will overwrite its time, and a rate has to count both creates, each once: so this belongs
     into the transaction that plans the row again. The row stays locked until then: of two owners that move it at once,
-    one keeps its time. Executed again after the move, this finds no such row, and keeps nothing.
+    one records its time. Executed again after the move, this finds no such row, and records nothing.
     """
-    keeping = insert(SENDS).from_select(["project_id", "sent_at"], sent.with_for_update())
-    return keeping, delete(SENDS).where(SENDS.c.sent_at < seconds_of(now) - _LONGEST_WINDOW_SECONDS)
+    recording = insert(SENDS).from_select(["project_id", "sent_at"], sent.with_for_update())
+    return recording, delete(SENDS).where(SENDS.c.sent_at < seconds_of(now) - _LONGEST_WINDOW_SECONDS)
 
 
 def unknown_send(key: str) -> Select[Any]:

@@ -220,8 +220,8 @@ class Database:
     async def _write_all(self, queue: _WriteQueue) -> None:
         """Execute writes until the last one: all that are pending, together, and each alone where that fails.
 
-        So no write fails for another's sake, and on a full disk those that still fit are kept. Not while the server is
-        gone: each of them would wait as long as all did.
+        So no write fails for another's sake, and on a full disk those that still fit are executed. Not while the server
+        is gone: each of them would wait as long as all did.
         """
         try:
             while writes := await queue.next():

@@ -89,14 +89,14 @@ async def _told(journal: Journal) -> bool:
 
 
 async def test_late_answers(laid_out: str) -> None:
-    """Whatever a stalled owner gets to know late is kept, though its rows have become unknown meanwhile."""
+    """Whatever a stalled owner gets to know late is recorded, though its rows have become unknown meanwhile."""
     async with owner(laid_out) as stalled, owner(laid_out) as living:
         await living.add(items(4))
         claims = {key: await claimed(stalled, key) for key in ("k0", "k1", "k2", "k3")}
         await be_silent(stalled, laid_out)
         await until(lambda: _is(living, "k3", State.UNKNOWN))
-        assert await stalled._store.mark_created("k0", JobRef("docs", "job_1"))
-        assert await stalled._store.mark_rejected("k1", WHY, claim=claims["k1"])
+        assert await stalled._store.record_created("k0", JobRef("docs", "job_1"))
+        assert await stalled._store.record_rejected("k1", WHY, claim=claims["k1"])
         assert await stalled._store.release_claim("k2", WHY, claim=claims["k2"])
         assert {row.key: str(row.state) async for row in living.rows()} == {
             "k0": "active",
@@ -116,8 +116,8 @@ async def test_what_somebody_else_has_claimed_since(laid_out: str) -> None:
         await living.resolve("k0", send_again=True)
         await claimed(living, "k0")
         assert not await stalled._store.release_claim("k0", WHY, claim=old)
-        assert not await stalled._store.mark_rejected("k0", WHY, claim=old)
-        assert not await stalled._store.mark_unknown("k0", WHY, claim=old)
+        assert not await stalled._store.record_rejected("k0", WHY, claim=old)
+        assert not await stalled._store.record_unknown("k0", WHY, claim=old)
         assert await state_of(living, "k0") is State.SENDING
 
 
@@ -127,8 +127,8 @@ async def test_a_server_that_was_down(laid_out: str) -> None:
         await journal.add(items(1))
         await claimed(journal, "k0")
         execute(laid_out, "UPDATE agentjobs_owners SET seen_at = 0")
-        assert await journal._store.mark_unknown_of_dead_owners(1e6) == ()
-        assert await journal._store.mark_unknown_of_dead_owners(0.0) == ("k0",)
+        assert await journal._store.record_unknown_of_dead_owners(1e6) == ()
+        assert await journal._store.record_unknown_of_dead_owners(0.0) == ("k0",)
 
 
 async def test_beating_goes_on(
@@ -141,7 +141,7 @@ async def test_beating_goes_on(
         async def broken(patience: float) -> tuple[str, ...]:
             raise JournalError(f"no answer in {patience} s", "io")
 
-        monkeypatch.setattr(journal._store, "mark_unknown_of_dead_owners", broken)
+        monkeypatch.setattr(journal._store, "record_unknown_of_dead_owners", broken)
         await until(lambda: "no answer" in caplog.text)
         await beats_on(laid_out, journal)
         monkeypatch.undo()
@@ -229,7 +229,7 @@ async def beats_on(database: str, journal: Journal) -> None:
 
 
 async def test_signs_of_life_wait_for_no_claim(laid_out: str) -> None:
-    """While claims wait for another owner's, signs of life are given, ids are kept, and nobody is taken for dead.
+    """While claims wait for another owner's, signs of life are given, ids are recorded, and nobody is taken for dead.
 
     Such a claim is put off within a second or so.
     """
@@ -243,7 +243,7 @@ async def test_signs_of_life_wait_for_no_claim(laid_out: str) -> None:
             execute(laid_out, "ALTER FUNCTION agentjobs_claim SET lock_timeout = '1h'")
             waiting = asyncio.ensure_future(living._store.claim("k2"))
             await until(lambda: is_waiting_for_a_lock(laid_out))
-            assert await living._store.mark_created("k1", JobRef("docs", "job_1"))
+            assert await living._store.record_created("k1", JobRef("docs", "job_1"))
             await beats_on(laid_out, living)
             assert not waiting.done()
         assert isinstance(await waiting, str)
@@ -367,6 +367,6 @@ async def test_an_opening_that_fails(laid_out: str, monkeypatch: pytest.MonkeyPa
     async def broken(store: object, patience: float) -> tuple[str, ...]:
         raise JournalError(f"{store} gave no answer in {patience} s", "io")
 
-    monkeypatch.setattr(RowStore, "mark_unknown_of_dead_owners", broken)
+    monkeypatch.setattr(RowStore, "record_unknown_of_dead_owners", broken)
     with pytest.raises(JournalError, match="gave no answer"):
         await Journal.open(laid_out).__aenter__()

@@ -37,7 +37,7 @@ async def begun(place: str | Path) -> list[JournalRow]:
         await journal.add([*items(4), BatchItem("k4", "p 4", "docs", {"row": 4})])
         store = journal._store
         await store.claim("k2")
-        await store.mark_created("k2", JobRef("docs", "job_x"), "00-aa-bb-01")
+        await store.record_created("k2", JobRef("docs", "job_x"), "00-aa-bb-01")
         await store.claim("k3")
         await store.pause(3600, "docs")
         await journal.set_limits(LIMITS)

@@ -193,7 +193,7 @@ async def test_a_restarted_server(own_postgresql: Server, own_database: str) -> 
         await asyncio.to_thread(own_postgresql.restart)
         assert (await journal.counts())[State.SENDING] == 50
         for number in range(50):
-            await journal._store.mark_created(f"k{number}", JobRef("docs", f"job_{number}"))
+            await journal._store.record_created(f"k{number}", JobRef("docs", f"job_{number}"))
 
 
 async def test_a_server_that_stays_away(laid_out: str, monkeypatch: pytest.MonkeyPatch) -> None:

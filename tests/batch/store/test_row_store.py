@@ -36,13 +36,13 @@ async def move(journal: Journal, key: str, target: State) -> bool:
     if target is State.SENDING:
         return isinstance(await store.claim(key), str)
     if target in {State.COMPLETED, State.FAILED, State.ARCHIVED}:
-        return await store.mark_ended(key, AgentJob("job_1", "docs", str(target)), 1) is not None
+        return await store.record_ended(key, AgentJob("job_1", "docs", str(target)), 1) is not None
     row, claim = (await store.get_many([key]))[key], await claim_of(store, key)
     moves: dict[State, Callable[[], Awaitable[object]]] = {
         State.PLANNED: lambda: store.release_claim(key, WHY, claim=claim),
-        State.ACTIVE: lambda: store.mark_created(key, REF),
-        State.REJECTED: lambda: store.mark_rejected(key, WHY, claim=claim),
-        State.UNKNOWN: lambda: store.mark_unknown(key, WHY, claim=claim),
+        State.ACTIVE: lambda: store.record_created(key, REF),
+        State.REJECTED: lambda: store.record_rejected(key, WHY, claim=claim),
+        State.UNKNOWN: lambda: store.record_unknown(key, WHY, claim=claim),
         State.ABANDONED: lambda: store.abandon(row),
     }
     return bool(await moves[target]())
@@ -93,12 +93,12 @@ async def test_no_key_in_a_row(journal: Journal) -> None:
     for key in ("k0", "k1", "k2", "k3", "k4"):
         await store.claim(key)
         if key not in {"k0", "k1"}:
-            await store.mark_created(key, REF)
-    await store.mark_unknown("k0", quoting[0], claim=await claim_of(store, "k0"))
-    await store.mark_rejected("k1", quoting[1], claim=await claim_of(store, "k1"))
+            await store.record_created(key, REF)
+    await store.record_unknown("k0", quoting[0], claim=await claim_of(store, "k0"))
+    await store.record_rejected("k1", quoting[1], claim=await claim_of(store, "k1"))
     await store.record_error("k2", quoting[0], 1, of_job=None)
-    await store.mark_gone("k3", quoting[2], 1, of_job=REF.job_id)
-    await store.mark_ended("k4", AgentJob("job_1", "docs", "completed", pr_link="https://x.example/s3cret"), 1)
+    await store.record_gone("k3", quoting[2], 1, of_job=REF.job_id)
+    await store.record_ended("k4", AgentJob("job_1", "docs", "completed", pr_link="https://x.example/s3cret"), 1)
     rows = [row.to_dict() async for row in journal.rows()]
     assert "s3cret" not in f"{rows} {await store._database.read(select(ITEMS))}"
     assert ["***" in str(row) for row in rows] == [True] * 5
@@ -224,7 +224,7 @@ async def test_what_was_being_sent_at_the_end_counts(journal: Journal) -> None:
     set_clock(journal, 5_000_000.0)
     await move(journal, "k0", State.SENDING)
     set_clock(journal, 5_000_050.0)
-    await journal._store.mark_sending_unknown()
+    await journal._store.record_sending_as_unknown()
     assert await journal._store.sent_ages(1e9, 10) == [("docs", 0)]
 
 
@@ -340,7 +340,7 @@ async def test_a_claim_whose_answer_is_lost(journal: Journal, monkeypatch: pytes
     """A claim whose answer was lost is taken back by its owner, even when its row became unknown meanwhile."""
     await journal.add(items(3))
     for key in ("k0", "k1"):
-        await journal._store.mark_sending_unknown()
+        await journal._store.record_sending_as_unknown()
         with monkeypatch.context() as patch:
             lose_answers(patch, journal)
             with pytest.raises(LostAnswersError):
@@ -408,7 +408,7 @@ async def test_a_claim_that_its_sender_left(journal: Journal) -> None:
     store = journal._store
     await journal.add(items(3))
     left, recorded, _ = [str(await store.claim(key)) for key in ("k0", "k1", "k2")]
-    assert await store.mark_rejected("k1", WHY, claim=await claim_of(store, "k1"))
+    assert await store.record_rejected("k1", WHY, claim=await claim_of(store, "k1"))
     for key, claim in (("k0", left), ("k1", recorded), ("k2", left)):
         store.leave_claim(key, claim)
     await store.take_back()
@@ -438,6 +438,6 @@ async def test_rows_of_another_owner(laid_out: str) -> None:
     async with Journal.open(laid_out) as one, Journal.open(laid_out) as two:
         await one.add(items(1))
         assert await move(one, "k0", State.SENDING)
-        for record in (two._store.mark_unknown, two._store.mark_rejected, two._store.release_claim):
+        for record in (two._store.record_unknown, two._store.record_rejected, two._store.release_claim):
             assert not await record("k0", WHY, claim="of another create")
         assert await state_of(one, "k0") is State.SENDING

@@ -35,12 +35,12 @@ async def test_times(journal: Journal) -> None:
     await journal.add(items(1))
     await store.claim("k0")
     set_clock(journal, 1002)
-    await store.mark_created("k0", REF)
+    await store.record_created("k0", REF)
     row = await row_of(journal)
     assert (row.planned_at, row.sent_at, row.created_at, row.seen_at) == (at(1000), at(1001), at(1002), at(1002))
     assert row.ended_at is None
     set_clock(journal, 1003)
-    await store.mark_ended("k0", AgentJob("job_1", "docs", "completed"), 7)
+    await store.record_ended("k0", AgentJob("job_1", "docs", "completed"), 7)
     row = await row_of(journal)
     assert (row.sent_at, row.created_at, row.seen_at, row.ended_at) == (at(1001), at(1002), at(1003), at(1003))
     assert (row.polls, row.tries) == (7, 1)
@@ -56,8 +56,8 @@ async def test_what_did_not_happen(journal: Journal) -> None:
         if key == "k3":
             store._claims.unanswered[claim] = (key, asyncio.get_running_loop().time())
     await store.release_claim("k0", WHY, claim=await claim_of(store, "k0"))
-    await store.mark_rejected("k1", WHY, claim=await claim_of(store, "k1"))
-    await store.mark_unknown("k2", WHY, claim=await claim_of(store, "k2"))
+    await store.record_rejected("k1", WHY, claim=await claim_of(store, "k1"))
+    await store.record_unknown("k2", WHY, claim=await claim_of(store, "k2"))
     assert await store.take_back() == ("k3",)
     rows = {row.key: row for row in await journal.rows()}
     assert {key: row.sent_at is None for key, row in rows.items()} == {"k0": True, "k1": False, "k2": False, "k3": True}
@@ -72,7 +72,7 @@ async def test_resolved_rows(journal: Journal) -> None:
     await journal.add(items(1))
     set_clock(journal, 2000)
     await store.claim("k0")
-    await store.mark_unknown("k0", WHY, claim=await claim_of(store, "k0"))
+    await store.record_unknown("k0", WHY, claim=await claim_of(store, "k0"))
     set_clock(journal, 3000)
     await journal.resolve("k0", job_id="job_1")
     row = await row_of(journal)

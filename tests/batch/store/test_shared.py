@@ -49,9 +49,9 @@ async def test_most_active(laid_out: str) -> None:
         assert len(first) == len(set(first)) == 7
         assert await journals[1]._store.claim("k39") == NoRoom(0.5)
         store = journals[2]._store
-        await store.mark_created(first[0], JobRef("docs", "job_1"))
+        await store.record_created(first[0], JobRef("docs", "job_1"))
         assert isinstance(await journals[1]._store.claim("k39"), NoRoom)
-        await store.mark_ended(first[0], AgentJob("job_1", "docs", "completed"), 1)
+        await store.record_ended(first[0], AgentJob("job_1", "docs", "completed"), 1)
         assert len(await claim_all(journals)) == 1
 
 
@@ -61,7 +61,7 @@ async def test_rate(laid_out: str) -> None:
         first = await claim_all(journals)
         assert len(first) == 5
         for number, key in enumerate(first):
-            await journals[0]._store.mark_created(key, JobRef("docs", f"job_{number}"))
+            await journals[0]._store.record_created(key, JobRef("docs", f"job_{number}"))
         held = await journals[1]._store.claim("k39")
         assert isinstance(held, NoRoom)
         assert 900 < held.wait <= 1000
@@ -106,12 +106,12 @@ async def test_a_rate_of_each_project(laid_out: str) -> None:
         assert isinstance(await store.claim("k0"), str)
         assert await store.claim("k1") == NoRoom(0.5, "docs")
         assert isinstance(await claim_in(laid_out, store, "k1", "web"), str)
-        await store.mark_created("k1", JobRef("web", "job_1"))
-        await store.mark_unknown("k0", ValueError("broke"), claim=await claim_of(store, "k0"))
+        await store.record_created("k1", JobRef("web", "job_1"))
+        await store.record_unknown("k0", ValueError("broke"), claim=await claim_of(store, "k0"))
         await journal.resolve("k0", send_again=True)
         await journal.set_limits(FleetLimits(create_rate=Rate(2, per=1000)))
         assert isinstance(await store.claim("k0"), str)
-        await store.mark_created("k0", JobRef("docs", "job_0"))
+        await store.record_created("k0", JobRef("docs", "job_0"))
         held = await store.claim("k2")
         assert isinstance(held, NoRoom)
         assert held.project_id == "docs"
@@ -142,7 +142,7 @@ async def test_a_wrong_clock(laid_out: str) -> None:
     async with owners(laid_out, 1, create_rate=Rate(1, per=1000), max_active=2) as (journal,):
         await journal._store.pause(100, "docs")
         assert isinstance(await claim_in(laid_out, journal._store, "k0", "web"), str)
-        await journal._store.mark_unknown("k0", ValueError("broke"), claim=await claim_of(journal._store, "k0"))
+        await journal._store.record_unknown("k0", ValueError("broke"), claim=await claim_of(journal._store, "k0"))
         execute(laid_out, "UPDATE agentjobs_pauses SET set_at = set_at + 90000, until = until + 90000")
         execute(laid_out, "UPDATE agentjobs_items SET sent_at = sent_at + 90000, updated_at = updated_at + 90000")
         for key, project in (("k1", "docs"), ("k2", "web")):
@@ -225,7 +225,7 @@ async def test_the_unknown_count(laid_out: str) -> None:
     """What is unknown counts as active, as long as the limits say."""
     async with owners(laid_out, 1, max_active=1, unknown_for=60.0) as journals:
         (key,) = await claim_all(journals)
-        await journals[0]._store.mark_unknown(key, ValueError("broke"), claim=await claim_of(journals[0]._store, key))
+        await journals[0]._store.record_unknown(key, ValueError("broke"), claim=await claim_of(journals[0]._store, key))
         assert await claim_all(journals) == []
         execute(laid_out, "UPDATE agentjobs_items SET updated_at = updated_at - 61 WHERE state = 'unknown'")
         assert len(await claim_all(journals)) == 1
@@ -240,7 +240,7 @@ async def test_the_unknown_of_another_project(laid_out: str) -> None:
         for number in range(5):
             assert isinstance(await claim_in(laid_out, store, f"k{number}", "bad"), str)
         for number in range(5):
-            await store.mark_unknown(f"k{number}", ValueError("broke"), claim=await claim_of(store, f"k{number}"))
+            await store.record_unknown(f"k{number}", ValueError("broke"), claim=await claim_of(store, f"k{number}"))
         assert await claim_in(laid_out, store, "k5", "bad") == NoRoom(0.5, "bad")
         assert [isinstance(await claim_in(laid_out, store, f"k{number}", "good"), str) for number in (6, 7, 8)] == [
             True
@@ -256,7 +256,7 @@ async def test_a_limit_of_one(laid_out: str) -> None:
     async with owners(laid_out, 1, max_active=1, unknown_for=None) as (journal,):
         store = journal._store
         assert isinstance(await claim_in(laid_out, store, "k0", "bad"), str)
-        await store.mark_unknown("k0", ValueError("broke"), claim=await claim_of(store, "k0"))
+        await store.record_unknown("k0", ValueError("broke"), claim=await claim_of(store, "k0"))
         assert await claim_in(laid_out, store, "k1", "bad") == NoRoom(0.5, "bad")
         assert isinstance(await claim_in(laid_out, store, "k2", "good"), str)
 
