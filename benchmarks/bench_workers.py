@@ -86,35 +86,35 @@ def session(url: str) -> AgentJobsSession:
     return AgentJobsSession(url, "key-of-this-benchmark", project_id="docs", policy=PollPolicy(wait=lambda _: 0.2))
 
 
-async def plain(place: str, url: str, count: int) -> None:
+async def plain(location: str, url: str, count: int) -> None:
     """Run all items by the batch runner."""
     async with (
         session(url) as jobs,
-        Journal.open(place) as journal,
+        Journal.open(location) as journal,
         run_batch(jobs, items(count), journal=journal, max_active=ACTIVE, create_rate=None) as batch,
     ):
         async for _ in batch:
             pass
 
 
-async def worker(place: str, url: str) -> None:
+async def worker(location: str, url: str) -> None:
     """Run submitted items until SIGTERM."""
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    async with session(url) as jobs, Journal.open(place) as journal, BatchWorker(jobs, journal) as batch:
+    async with session(url) as jobs, Journal.open(location) as journal, BatchWorker(jobs, journal) as batch:
         await work_off(batch, stop=stop)
 
 
-async def hand_out(place: str, count: int, limits: FleetLimits) -> None:
+async def hand_out(location: str, count: int, limits: FleetLimits) -> None:
     """Submit all items."""
-    async with Journal.open(place) as journal:
+    async with Journal.open(location) as journal:
         await journal.set_limits(limits)
         await submit(items(count), journal=journal)
 
 
-async def until_all_have_ended(place: str) -> None:
+async def until_all_have_ended(location: str) -> None:
     """Wait until every item has ended."""
-    async with Journal.open(place, read_only=True) as journal:
+    async with Journal.open(location, read_only=True) as journal:
         while open_in(await journal.counts()):
             await asyncio.sleep(0.05)
 
@@ -122,13 +122,13 @@ async def until_all_have_ended(place: str) -> None:
 def fleet(name: str, url: str, count: int) -> Figures:
     """Measure workers in processes of their own, and the database."""
     limits = FleetLimits(max_active=ACTIVE) if "limits" in name else FleetLimits()
-    with postgresql() as (database_server, leader), database_server.database() as place:
+    with postgresql() as (database_server, leader), database_server.database() as location:
         before, started = cpu_of(leader), process_time()
-        asyncio.run(hand_out(place, count, limits))
+        asyncio.run(hand_out(location, count, limits))
         cpu, started = process_time() - started, perf_counter()
-        command = [sys.executable, *sys.argv, "--one", "worker", place, url]
+        command = [sys.executable, *sys.argv, "--one", "worker", location, url]
         workers = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(WORKERS[name])]  # noqa: S603 - this very script
-        asyncio.run(until_all_have_ended(place))
+        asyncio.run(until_all_have_ended(location))
         wall = perf_counter() - started
         for process in workers:
             process.send_signal(signal.SIGTERM)
@@ -148,12 +148,12 @@ def measured(name: str, count: int) -> Figures:
             return {"cpu": cpu / count, "rate": count / (perf_counter() - started)}
 
 
-async def claims(place: str, rows: int) -> list[float]:
+async def claims(location: str, rows: int) -> list[float]:
     """Claim one row and release it, repeatedly; return the seconds of each claim, from the shortest on."""
-    async with Journal.open(place) as journal:
+    async with Journal.open(location) as journal:
         await journal.add([BatchItem("todo", "p")], project_id="docs")
-        execute(place, ROWS.format(rows=rows))
-        execute(place, "VACUUM ANALYZE agentjobs_items")
+        execute(location, ROWS.format(rows=rows))
+        execute(location, "VACUUM ANALYZE agentjobs_items")
         await journal.set_limits(FleetLimits(max_active=5_000, create_rate=Rate(10_000, per=3600)))
         seconds = []
         for _ in range(CLAIMS):
@@ -192,8 +192,8 @@ def print_claims(lengths: list[int]) -> None:
     rows = []
     with postgresql() as (database_server, _):
         for length in lengths:
-            with database_server.database() as place:
-                seconds = asyncio.run(claims(place, length))
+            with database_server.database() as location:
+                seconds = asyncio.run(claims(location, length))
             rows.append([f"{length:,}", f"{median(seconds) * 1e3:.1f}", f"{quantiles(seconds, n=100)[98] * 1e3:.1f}"])
     print_table("One claim", ["rows", "ms, median", "ms, 99 of 100"], rows)
 

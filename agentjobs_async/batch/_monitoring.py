@@ -37,8 +37,8 @@ async def workers_of(journal: Journal) -> list[WorkerState] | None:
         JournalError: The journal can't be read.
     """
     store, opened = journal._store, journal._opened
-    if isinstance(opened.place, Path):
-        return None if await asyncio.to_thread(is_owned, opened.place) else []
+    if isinstance(opened.location, Path):
+        return None if await asyncio.to_thread(is_owned, opened.location) else []
     patience = opened.owner_timeout
     active = await store.active_counts()
     return [

@@ -36,7 +36,7 @@ class Planner:
 
     An item whose key has a row already gets that row, which stays as it is. An item is invalid when it can't be sent or
     has no project, when its key is that of another item in the journal, or when the same source has given its key
-    before. The rows themselves have the mark of this source, so that the keys need no memory.
+    before. The rows themselves name their page and source, so that the keys need no memory.
 
     Args:
         store: The journal's rows.
@@ -59,8 +59,8 @@ class Planner:
         planned: list[tuple[BatchItem, JournalRow]] = []
         while good:
             page, good = _apart(good)
-            mark = f"{self._source}.{next(self._pages)}"
-            found = await self._store.plan(list(page.values()), mark, self._project_id)
+            page_id = f"{self._source}.{next(self._pages)}"
+            found = await self._store.plan(list(page.values()), page_id, self._project_id)
             planned += ((item, found[key]) for key, item in page.items() if key in found)
             invalid += await self._invalid([item for key, item in page.items() if key not in found])
         return Plan(planned, invalid)

@@ -9,7 +9,7 @@ from typing import Final, Self, overload
 from agentjobs_async import InvalidInputError, JobRef
 from agentjobs_async._validation import checked_bare_id, checked_count, checked_id, checked_span
 from agentjobs_async.batch._planning import Planner, check, retry_row, retry_rows
-from agentjobs_async.batch._store.address import checked_place
+from agentjobs_async.batch._store.address import checked_location
 from agentjobs_async.batch._store.opened import Opened
 from agentjobs_async.batch._store.row_store import RowStore
 from agentjobs_async.batch._store.rows import JournalRow, Rows
@@ -41,7 +41,7 @@ class Journal:
     @classmethod
     def open(
         cls,
-        place: str | os.PathLike[str],
+        location: str | os.PathLike[str],
         *,
         read_only: bool = False,
         clock: Callable[[], float] | None = None,
@@ -54,8 +54,8 @@ class Journal:
         or no journal), `version` (another version made it), `read_only`, `full` (no room for a new one) or `io`.
 
         Args:
-            place: The path of a file, or a URL such as `postgresql+psycopg://user@host/database` (needs psycopg). What
-                the URL leaves out comes from libpq's environment, such as PGPASSWORD.
+            location: The path of a file, or a URL such as `postgresql+psycopg://user@host/database` (needs psycopg).
+                What the URL leaves out comes from libpq's environment, such as PGPASSWORD.
             read_only: Change nothing, and keep no owner from writing. The journal has to exist; a file, in a
                 directory that can be written, since SQLite makes files there.
             clock: The wall clock, in seconds since the epoch; `None` takes the process's clock for a file, and the
@@ -64,11 +64,11 @@ class Journal:
                 the rows that it was sending become unknown. Give all owners the same.
 
         Raises:
-            InvalidInputError: `place` can be no path, the URL is not one of PostgreSQL, or `owner_timeout` is not a
+            InvalidInputError: `location` can be no path, the URL is not one of PostgreSQL, or `owner_timeout` is not a
                 finite number above 0.
         """
         checked_span("owner_timeout", owner_timeout)
-        return cls(Opened(checked_place(place), read_only=read_only, clock=clock, owner_timeout=owner_timeout))
+        return cls(Opened(checked_location(location), read_only=read_only, clock=clock, owner_timeout=owner_timeout))
 
     @property
     def name(self) -> str:
@@ -279,9 +279,9 @@ class Journal:
         return row
 
     def _writable(self) -> Self:
-        """Return the journal of the same place, not open yet, to be changed: for the actions of a page."""
+        """Return the journal at the same location, not open yet, to be changed: for the actions of a page."""
         found = self._opened
-        return type(self)(Opened(found.place, read_only=False, clock=None, owner_timeout=found.owner_timeout))
+        return type(self)(Opened(found.location, read_only=False, clock=None, owner_timeout=found.owner_timeout))
 
 
 def _checked_project(project_id: str | None) -> str | None:

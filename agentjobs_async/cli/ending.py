@@ -87,11 +87,11 @@ class Ending:
 
     def last_words(self) -> None:
         """Show, before a second signal ends the process, what no other place tells."""
-        for ref in self.jobs.unrecorded if self.journal._opened.is_in_place else self.jobs.all:
+        for ref in self.jobs.unrecorded if self.journal._opened.is_at_location else self.jobs.all:
             self.context.screen.write_unbuffered(
                 f"{ref.to_token()} was created, and the journal may not have it: keep this."
             )
-        if self._outlives_the_command and self.journal._opened.is_in_place:
+        if self._outlives_the_command and self.journal._opened.is_at_location:
             self.context.screen.write_unbuffered(f"Resume with: {self._resume_command()}")
 
     async def _show_journal(self, refusals: Sequence[Refusal]) -> tuple[Mapping[State, int] | None, int]:
@@ -107,7 +107,7 @@ class Ending:
                 retried = await count_of_retried(self.journal, self.max_tries)
         except (JournalError, TimeoutError):
             self._show_jobs(self.jobs.all, "The journal can't be read")
-            if self.journal._opened.is_in_place:
+            if self.journal._opened.is_at_location:
                 self._offer("When the journal can be read again, resume with:")
             return None, 0
         # An empty one that was there before may be a copy without its log: `tally` says so.
@@ -115,7 +115,7 @@ class Ending:
         await self._show_results(words)
         lasts = self._outlives_the_command or not self.is_own
         show_unknown(self.context.screen, unknown, self.journal.address if lasts else None)
-        if not self.journal._opened.is_in_place:
+        if not self.journal._opened.is_at_location:
             self._show_jobs(await self._known_jobs(), "The journal was moved, removed or replaced")
         elif open_in(counts):
             self._show_way_on(counts)

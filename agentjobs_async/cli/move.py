@@ -1,4 +1,4 @@
-"""The command `move`: a journal goes to another place."""
+"""The command `move`: a journal goes to another location."""
 
 import asyncio
 

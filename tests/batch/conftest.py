@@ -41,15 +41,15 @@ async def _awake(work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
 
 
 @pytest.fixture(params=["file", pytest.param("postgresql", marks=pytest.mark.slow)])
-def place(request: pytest.FixtureRequest) -> str:
+def location(request: pytest.FixtureRequest) -> str:
     """Where a journal is: a file, and a database."""
     return str(request.getfixturevalue("path" if request.param == "file" else "laid_out"))
 
 
 @pytest.fixture
-async def journal(place: str) -> AsyncIterator[Journal]:
+async def journal(location: str) -> AsyncIterator[Journal]:
     """An empty journal, open: in a file, and on PostgreSQL."""
-    async with Journal.open(place) as opened:
+    async with Journal.open(location) as opened:
         yield opened
 
 

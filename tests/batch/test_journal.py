@@ -433,17 +433,17 @@ async def test_no_lock_is_lost(file_journal: Journal, path: Path) -> None:
     assert states(await rows_of(path)) == {"k0": "sending"}
 
 
-async def test_only_looking(place: str) -> None:
+async def test_only_looking(location: str) -> None:
     """Who only looks is no owner and changes nothing, not even what an owner left behind."""
-    async with Journal.open(place) as journal:
+    async with Journal.open(location) as journal:
         await journal.add(items(1))
         await sending(journal, "k0")
-    async with Journal.open(place, read_only=True) as journal:
+    async with Journal.open(location, read_only=True) as journal:
         with pytest.raises(JournalError) as caught:
             await journal.add(items(2))
         assert caught.value.reason == "read_only"
         assert await workers_of(journal) == []
-    assert states(await rows_of(place)) == {"k0": "sending"}
+    assert states(await rows_of(location)) == {"k0": "sending"}
 
 
 async def test_mode_and_durability(file_journal: Journal, path: Path) -> None:
@@ -544,16 +544,16 @@ async def test_unusable_files(path: Path) -> None:
     whole = path.read_bytes()  # noqa: ASYNC240 - a test's own file
     found = {}
     for name, (fault, _) in BROKEN.items():
-        place = path.with_name(name) / "run.db"
-        place.parent.mkdir()
-        place.write_bytes(whole)
-        fault(place)
-        before = place.read_bytes()
-        reasons = {(await refused(place, read_only=read_only)).reason for read_only in (True, False)}
-        found[name] = (reasons, place.read_bytes() == before)
-        for file in place.parent.iterdir():
+        location = path.with_name(name) / "run.db"
+        location.parent.mkdir()
+        location.write_bytes(whole)
+        fault(location)
+        before = location.read_bytes()
+        reasons = {(await refused(location, read_only=read_only)).reason for read_only in (True, False)}
+        found[name] = (reasons, location.read_bytes() == before)
+        for file in location.parent.iterdir():
             file.unlink()
-        async with Journal.open(place) as journal:
+        async with Journal.open(location) as journal:
             assert len(await journal.unknown()) == 0
     assert found == {name: ({reason}, True) for name, (_, reason) in BROKEN.items()}
 
@@ -665,14 +665,14 @@ async def test_no_prompt_is_shown(file_journal: Journal, caplog: pytest.LogCaptu
     assert "private" not in shown + caplog.text
 
 
-async def test_cancelled_opening(place: str) -> None:
+async def test_cancelled_opening(location: str) -> None:
     """An opening that is cancelled leaves nobody as owner."""
-    opening = asyncio.ensure_future(Journal.open(place).__aenter__())
+    opening = asyncio.ensure_future(Journal.open(location).__aenter__())
     await asyncio.sleep(0)
     opening.cancel()
     with pytest.raises(asyncio.CancelledError):
         await opening
-    async with Journal.open(place) as journal:
+    async with Journal.open(location) as journal:
         assert await journal.unknown() == []
 
 
@@ -881,11 +881,11 @@ async def test_a_copy_without_its_log(path: Path) -> None:
             assert (await looking.counts())[State.PLANNED] > 2000
 
 
-@pytest.mark.parametrize("place", [1, None, True, b"run.db", "", "run\0.db", "\ud800"])
-def test_what_names_no_journal(place: Any) -> None:
+@pytest.mark.parametrize("location", [1, None, True, b"run.db", "", "run\0.db", "\ud800"])
+def test_what_names_no_journal(location: Any) -> None:
     """What can be no path is refused before anything is opened."""
     with pytest.raises(InvalidInputError, match="journal"):
-        Journal.open(place)
+        Journal.open(location)
 
 
 @pytest.mark.parametrize("key", NO_KEYS)

@@ -71,7 +71,7 @@ async def test_all_projects_together(virtual_journal: Journal) -> None:
 
 
 async def test_what_was_refused_counts(path: Path) -> None:
-    """A create that a 429 or 401 refused keeps its place, in a later run too; its repeat takes one of its own."""
+    """A create that a 429 or 401 refused counts, in a later run too, and its repeat counts as another one."""
     settings: dict[str, Any] = {"max_sending": 4, "create_rate": Rate(2, per=100)}
     async with strict(99, 1) as emulator, emulator.session(project_id="docs") as session:
         await emulator.inject("429 retry-after=1 on=create x2 then 401 on=create x2")
@@ -88,7 +88,7 @@ async def test_what_was_refused_counts(path: Path) -> None:
 
 
 async def test_what_was_cut_counts(path: Path) -> None:
-    """A create whose answer nobody waited for keeps its place in the next run, from when it was given up."""
+    """A create whose answer nobody waited for counts in the next run, from when it was given up."""
     async with strict(2, 100) as emulator, emulator.session(project_id="docs") as session:
         await emulator.inject("hang on=create x2")
         async with Journal.open(path, clock=clock) as journal:

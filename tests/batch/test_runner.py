@@ -133,16 +133,16 @@ async def test_a_source_of_its_own_kind(file_journal: Journal) -> None:
     assert len(await run(FakeSession(), Source(), file_journal)) == 3
 
 
-async def test_going_on(place: str) -> None:
+async def test_going_on(location: str) -> None:
     """A second run sends what was planned, polls what was created, and leaves out what has ended."""
     session = FakeSession()
     session.ends = {"p0": ServerError(501)}
-    async with Journal.open(place) as journal:
+    async with Journal.open(location) as journal:
         await journal.add(items(3))
         await run(session, items(1), journal, limit=1)
         assert states([row async for row in journal.rows()]) == {"k0": "active", "k1": "planned", "k2": "planned"}
     session.ends.clear()
-    async with Journal.open(place) as journal:
+    async with Journal.open(location) as journal:
         results = await run(session, items(5), journal)
         assert outcomes(results) == {f"k{number}": "completed" for number in range(5)}
         assert await run(session, items(5), journal) == []
@@ -436,10 +436,10 @@ async def test_full_journal_stops_the_planning(file_journal: Journal, monkeypatc
     """An item that can't be planned ends the run with a JournalError, after those before it."""
     real = file_journal._store.plan
 
-    async def full(page: Sequence[BatchItem], mark: str, project_id: str | None) -> dict[str, JournalRow]:
+    async def full(page: Sequence[BatchItem], page_id: str, project_id: str | None) -> dict[str, JournalRow]:
         if any(item.key == "k2" for item in page):
             raise JournalError("no room", "full")
-        return await real(page, mark, project_id)
+        return await real(page, page_id, project_id)
 
     monkeypatch.setattr(file_journal._store, "plan", full)
     session = FakeSession()
@@ -582,23 +582,23 @@ async def test_outside_of_its_block(file_journal: Journal) -> None:
         await batch.__aenter__()
 
 
-async def test_interrupted_items_are_told_once(place: str) -> None:
+async def test_interrupted_items_are_told_once(location: str) -> None:
     """Rows that an earlier owner was sending give unknown results in the next run, once, and are not sent.
 
     One that was resolved before the run is not told as unknown.
     """
-    async with Journal.open(place) as journal:
+    async with Journal.open(location) as journal:
         await journal.add(items(3))
         for key in ("k0", "k2"):
             await journal._store.claim(key)
     session, found = FakeSession(), {"k0": "unknown", "k1": "completed", "k2": "completed"}
-    async with Journal.open(place) as journal:
+    async with Journal.open(location) as journal:
         await journal.resolve("k2", job_id="job_7")
         results = await run(session, items(3), journal)
         assert (len(results), outcomes(results)) == (3, found)
         assert await run(session, items(3), journal) == []
     assert session.agents == {"p1": 1}
-    assert states(await rows_of(place)) == found
+    assert states(await rows_of(location)) == found
 
 
 @pytest.mark.parametrize("resolution", [{"job_id": "job_k3"}, {"send_again": True}], ids=str)

@@ -133,13 +133,13 @@ def test_in_place(path: Path) -> None:
 
     async def places() -> list[bool]:
         async with Journal.open(path) as journal:
-            found = [journal._opened.is_in_place]
+            found = [journal._opened.is_at_location]
             remove(Path(f"{path}.lock"))
-            found.append(journal._opened.is_in_place)
+            found.append(journal._opened.is_at_location)
             await asyncio.to_thread(path.rename, f"{path}.old")
-            found.append(journal._opened.is_in_place)
+            found.append(journal._opened.is_at_location)
             with closing(sqlite3.connect(path)):
-                found.append(journal._opened.is_in_place)
+                found.append(journal._opened.is_at_location)
         return found
 
     assert asyncio.run(places()) == [True, True, False, False]

@@ -5,11 +5,11 @@ import pytest
 from agentjobs_async import AgentJobsSession
 from agentjobs_async.batch import Journal
 from agentjobs_async.testing import Emulator, JobScript
-from tests.batch.conftest import _time_waits_for_the_disk, file_journal, place
+from tests.batch.conftest import _time_waits_for_the_disk, file_journal, location
 from tests.batch.silence import NEVER
 from tests.durable.listener import Listener
 
-__all__ = ["_time_waits_for_the_disk", "file_journal", "place"]
+__all__ = ["_time_waits_for_the_disk", "file_journal", "location"]
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +40,7 @@ def listener() -> Listener:
 
 
 @pytest.fixture
-async def journal(place: str) -> AsyncIterator[Journal]:
+async def journal(location: str) -> AsyncIterator[Journal]:
     """An empty journal, open: in a file, and on PostgreSQL."""
-    async with Journal.open(place, owner_timeout=NEVER) as opened:
+    async with Journal.open(location, owner_timeout=NEVER) as opened:
         yield opened

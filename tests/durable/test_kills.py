@@ -26,7 +26,7 @@ from agentjobs_async.batch._store.row_store import RowStore
 from agentjobs_async.durable import DurableJobs
 from agentjobs_async.testing._session import EmulatorSession
 
-base_url, key, place, moment, prompt, owner_timeout = sys.argv[1:]
+base_url, key, location, moment, prompt, owner_timeout = sys.argv[1:]
 
 def killed_before(owner, name):
     work = getattr(owner, name)
@@ -49,7 +49,7 @@ async def end(entry, ended):
 async def main():
     policy = PollPolicy(wait=lambda _: 0.05)
     async with EmulatorSession(base_url, key, project_id="docs", policy=policy) as session:
-        async with Journal.open(place, owner_timeout=float(owner_timeout)) as journal:
+        async with Journal.open(location, owner_timeout=float(owner_timeout)) as journal:
             async with DurableJobs(session, journal, on_end=end) as jobs:
                 await jobs.submit("k", prompt, context={"chat": 1})
                 print("submitted", flush=True)
@@ -59,14 +59,14 @@ asyncio.run(main())
 """
 
 
-def started(emulator: Emulator, place: Path | str, moment: str, prompt: str = "Hello") -> Child:
-    arguments = [emulator.base_url, emulator.api_key, str(place), moment, prompt, str(NEVER)]
+def started(emulator: Emulator, location: Path | str, moment: str, prompt: str = "Hello") -> Child:
+    arguments = [emulator.base_url, emulator.api_key, str(location), moment, prompt, str(NEVER)]
     return Child(*arguments, command=("-W", "error", "-c", CHILD))
 
 
-async def killed(emulator: Emulator, place: Path, moment: str) -> None:
+async def killed(emulator: Emulator, location: Path, moment: str) -> None:
     """Run a child that kills itself at a moment."""
-    with started(emulator, place, moment) as child:
+    with started(emulator, location, moment) as child:
         assert await asyncio.to_thread(child.ended) == -signal.SIGKILL
 
 

@@ -84,14 +84,14 @@ def run_command(told: c_longlong, *arguments: str) -> None:
         sys.exit(main(arguments))
 
 
-def run(told: c_longlong, base_url: str, key: str, place: str, point: str = "", number: int = 0) -> None:
+def run(told: c_longlong, base_url: str, key: str, location: str, point: str = "", number: int = 0) -> None:
     """Work until SIGTERM or SIGINT.
 
     Args:
         told: Gets the worker's number in the queue.
         base_url: The address of the service.
         key: Its key.
-        place: The database.
+        location: The database.
         point: Where it sends a signal to itself, once; it ends with 1 if it has not come there.
         number: The number of that signal.
     """
@@ -111,7 +111,7 @@ def run(told: c_longlong, base_url: str, key: str, place: str, point: str = "", 
     _tell_number(told)
     clock = patch(f"{_STORE}.heartbeat.time", _clock_that_goes_on())
     with impatient(), unhurried(), clock, suppress(KeyboardInterrupt):
-        asyncio.run(_work(base_url, key, place, stop))
+        asyncio.run(_work(base_url, key, location, stop))
     sys.exit(len(missed))
 
 
@@ -122,11 +122,11 @@ def _tell_number(told: c_longlong) -> None:
     _call_around(JobManager, "register_worker", "after", tell)
 
 
-async def _work(base_url: str, key: str, place: str, stop: asyncio.Event) -> None:
+async def _work(base_url: str, key: str, location: str, stop: asyncio.Event) -> None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     policy = PollPolicy(wait=lambda _: 0.05)
     async with EmulatorSession(base_url, key, project_id="docs", policy=policy) as session:
-        async with Journal.open(place, owner_timeout=NEVER) as journal:
+        async with Journal.open(location, owner_timeout=NEVER) as journal:
             await run_worker(session, journal, max_sending=GATE, stalled_after=NEVER, polling=0.2, stop=stop)
 
 

@@ -31,7 +31,7 @@ class Client:
     """A process that uses a database.
 
     Args:
-        place: The database.
+        location: The database.
         work: What it does, called with a number to set to that of its worker in the queue, and with `arguments`.
         arguments: The others.
         env: Its environment.
@@ -40,13 +40,13 @@ class Client:
 
     def __init__(
         self,
-        place: str,
+        location: str,
         work: Callable[..., object],
         *arguments: object,
         env: Mapping[str, str] = {},
         complaints: IO[str] | None = None,
     ) -> None:
-        self._place = place
+        self._location = location
         self._name = f"client {uuid4().hex}"
         self._number = forked.shared_number()
         nothing = os.open(os.devnull, os.O_RDWR)
@@ -72,7 +72,7 @@ class Client:
 
     async def is_known(self) -> bool:
         """Return whether it has given a sign of life since it was taken for dead."""
-        return execute(self._place, f"SELECT 1 FROM agentjobs_owners WHERE {self._owner}") != []  # noqa: S608 - our own number
+        return execute(self._location, f"SELECT 1 FROM agentjobs_owners WHERE {self._owner}") != []  # noqa: S608 - our own number
 
     async def ended(self) -> int:
         """Wait for the end of the process, and return its exit code."""
@@ -98,14 +98,14 @@ class Client:
             f" UPDATE procrastinate_workers SET last_heartbeat = 'epoch' WHERE id = {self._number.value}"
         )
         try:  # not on the loop: a journal on it may have locked the row
-            await asyncio.to_thread(execute, self._place, statements)
+            await asyncio.to_thread(execute, self._location, statements)
         except LockNotAvailable:  # a transaction of its own has stood still since
             return False
         return True
 
     async def _is_disconnected(self) -> bool:
         found = f"SELECT 1 FROM pg_stat_activity WHERE application_name = '{self._name}'"  # noqa: S608 - our own name
-        return execute(self._place, found) == []
+        return execute(self._location, found) == []
 
 
 class Worker(Client):
@@ -113,12 +113,14 @@ class Worker(Client):
 
     Args:
         emulator: The service.
-        place: The database.
+        location: The database.
         complaints: What it writes its errors to.
         point: Where it sends itself a signal.
         number: The number of that signal.
     """
 
-    def __init__(self, emulator: Emulator, place: str, complaints: IO[str], point: str = "", number: int = 0) -> None:
-        arguments = (emulator.base_url, emulator.api_key, place, point, number)
-        super().__init__(place, process.run, *arguments, complaints=complaints)
+    def __init__(
+        self, emulator: Emulator, location: str, complaints: IO[str], point: str = "", number: int = 0
+    ) -> None:
+        arguments = (emulator.base_url, emulator.api_key, location, point, number)
+        super().__init__(location, process.run, *arguments, complaints=complaints)

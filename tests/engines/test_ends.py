@@ -38,8 +38,8 @@ async def test_every_point(
 ) -> None:
     """Wherever a worker ends, and by whatever signal, another one brings all of its items to their ends."""
     with ExitStack() as databases, tempfile.TemporaryFile("w+") as complaints:
-        places = [databases.enter_context(postgresql.database(queue_template)) for _ in points]
-        ends = [_end_at(place, point, number, complaints) for place, point in zip(places, points, strict=True)]
+        locations = [databases.enter_context(postgresql.database(queue_template)) for _ in points]
+        ends = [_end_at(location, point, number, complaints) for location, point in zip(locations, points, strict=True)]
         failed = dict(zip(points, await asyncio.gather(*ends, return_exceptions=True), strict=True))
         complaints.seek(0)
         assert {point: error for point, error in failed.items() if error} == {}, complaints.read()
@@ -127,10 +127,10 @@ async def test_ending_without_a_database(
     monkeypatch.setattr(heartbeat, "_PARTING_SECONDS", parting_seconds)
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
 
-    async def work(place: str, emulator: Emulator) -> None:
+    async def work(location: str, emulator: Emulator) -> None:
         policy = PollPolicy(wait=lambda _: 1.0)
         async with emulator.session(project_id="docs", policy=policy) as session:
-            async with Journal.open(place, owner_timeout=NEVER) as journal:
+            async with Journal.open(location, owner_timeout=NEVER) as journal:
                 await run_worker(session, journal, stop=stop, **SOON)
 
     async with Journal.open(database, owner_timeout=NEVER) as journal:

@@ -30,16 +30,16 @@ LIMITS = FleetLimits(max_active=6, create_rate=Rate(14, per=1.0), unknown_for=4.
 class Fleet:
     """An emulator, a journal on it, and workers in processes of their own."""
 
-    def __init__(self, emulator: Emulator, journal: Journal, place: str, complaints: IO[str]) -> None:
+    def __init__(self, emulator: Emulator, journal: Journal, location: str, complaints: IO[str]) -> None:
         self.emulator = emulator
         self.journal = journal
         self.deaths = 0
-        self._place = place
+        self._location = location
         self._complaints = complaints
         self.workers: list[Worker] = []
 
     def start(self) -> Worker:
-        worker = Worker(self.emulator, self._place, self._complaints)
+        worker = Worker(self.emulator, self._location, self._complaints)
         self.workers.append(worker)
         return worker
 
@@ -93,16 +93,16 @@ def _most_within(starts: list[float], seconds: float) -> int:
 
 
 @asynccontextmanager
-async def running(place: str, count: int, chunk: int = 10) -> AsyncIterator[Fleet]:
+async def running(location: str, count: int, chunk: int = 10) -> AsyncIterator[Fleet]:
     """Submit so many items, and kill in the end what is left of the workers."""
     with tempfile.TemporaryFile("w+") as complaints:
         async with (
             Emulator(script=JobScript(duration=LIFE), latency=0.01) as emulator,
-            Journal.open(place, owner_timeout=NEVER) as journal,
+            Journal.open(location, owner_timeout=NEVER) as journal,
         ):
             await journal.set_limits(LIMITS)
             await submit(items(count), journal=journal, chunk=chunk)
-            fleet = Fleet(emulator, journal, place, complaints)
+            fleet = Fleet(emulator, journal, location, complaints)
             try:
                 yield fleet
             finally:

@@ -30,8 +30,8 @@ class CreateThrottle:
     """Allows creates, one after the other, as a rate and the server's answers permit. Times are those of the loop.
 
     The rate is a sliding window, as servers count: a leaky bucket would allow twice the count in its first span. A
-    create takes a place of it as soon as it is allowed, whatever it still waits for. The place is free again `per`
-    seconds after the create was answered or given up, which is no earlier than when the server counted it.
+    create counts as soon as it is allowed, whatever it still waits for, and until `per` seconds after it was answered
+    or given up, which is no earlier than when the server counted it.
 
     After three unknown creates in a row without a definite answer between them, and once a refusal of the key has
     expired, one create at a time is allowed until one is answered definitely.

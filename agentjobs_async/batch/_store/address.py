@@ -44,15 +44,15 @@ class ServerAddress:
         ).render_as_string()
 
 
-def checked_place(place: object) -> ServerAddress | Path:
+def checked_location(location: object) -> ServerAddress | Path:
     """Return where a journal is: the address of its server, or the path of its file.
 
     Raises:
-        InvalidInputError: `place` is neither a path nor a URL of PostgreSQL, or no file can have this name.
+        InvalidInputError: `location` is neither a path nor a URL of PostgreSQL, or no file can have this name.
     """
-    text = os.fspath(place) if isinstance(place, str | os.PathLike) else None
+    text = os.fspath(location) if isinstance(location, str | os.PathLike) else None
     if not isinstance(text, str):
-        raise InvalidInputError(f"a journal is named by a path or a URL, not by {type(place).__name__}")
+        raise InvalidInputError(f"a journal is named by a path or a URL, not by {type(location).__name__}")
     try:
         is_name = bool(text) and b"\0" not in os.fsencode(text)
     except UnicodeEncodeError:

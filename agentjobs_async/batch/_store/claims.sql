@@ -20,7 +20,7 @@ CREATE OR REPLACE FUNCTION agentjobs_room(
 -- Return after how many seconds a create of a project may go, null for now; `of_project` where only that one has to wait.
 DECLARE
     skew constant double precision := 60; -- what lies further ahead was recorded by a wrong clock
-    retry constant double precision := 0.5; -- until a place may be free, which nobody can foretell
+    retry constant double precision := 0.5; -- until a slot may be free, which nobody can foretell
     moment constant double precision := coalesce(given_now, date_part('epoch', clock_timestamp()));
     limits agentjobs_journal;
     counted bigint;
@@ -28,7 +28,7 @@ DECLARE
     kept_before double precision;
     kept bigint;
     kept_by_others bigint;
-    places bigint;
+    remaining bigint;
     last_sent double precision;
 BEGIN
     SELECT until - moment INTO wait FROM agentjobs_pauses
@@ -42,7 +42,7 @@ BEGIN
     -- Each count ends at its limit, and reads an index that holds nothing else.
     IF limits.max_active IS NOT NULL THEN
         SELECT count(*) INTO counted FROM (
-            -- Nobody records the end of a job that is followed no more: it would keep its place for ever.
+            -- Nobody records the end of a job that is followed no more: it would keep its slot for ever.
             SELECT FROM agentjobs_items
                 WHERE state IN ('sending', 'active') AND notified_state IS DISTINCT FROM 'unfollowed'
                 LIMIT limits.max_active
@@ -82,33 +82,33 @@ BEGIN
             SELECT FROM agentjobs_items WHERE state = 'sending' AND project_id = its_project
                 LIMIT limits.create_count
         ) AS under_way;
-        places := limits.create_count - counted;
+        remaining := limits.create_count - counted;
         SELECT sent_at INTO last_sent FROM (
             (SELECT sent_at FROM agentjobs_items
                 WHERE project_id = its_project AND sent_at > moment - limits.create_per AND sent_at < moment + skew
                     AND state <> 'sending'
-                ORDER BY sent_at DESC LIMIT places)
+                ORDER BY sent_at DESC LIMIT remaining)
             UNION ALL
             (SELECT sent_at FROM agentjobs_sends
                 WHERE project_id = its_project AND sent_at > moment - limits.create_per AND sent_at < moment + skew
-                ORDER BY sent_at DESC LIMIT places)
-        ) AS sends ORDER BY sent_at DESC OFFSET greatest(places - 1, 0) LIMIT 1;
+                ORDER BY sent_at DESC LIMIT remaining)
+        ) AS sends ORDER BY sent_at DESC OFFSET greatest(remaining - 1, 0) LIMIT 1;
     ELSE
         SELECT count(*) INTO counted FROM (
             SELECT FROM agentjobs_items WHERE state = 'sending' LIMIT limits.create_count
         ) AS under_way;
-        places := limits.create_count - counted;
+        remaining := limits.create_count - counted;
         SELECT sent_at INTO last_sent FROM (
             (SELECT sent_at FROM agentjobs_items
                 WHERE sent_at > moment - limits.create_per AND sent_at < moment + skew AND state <> 'sending'
-                ORDER BY sent_at DESC LIMIT places)
+                ORDER BY sent_at DESC LIMIT remaining)
             UNION ALL
             (SELECT sent_at FROM agentjobs_sends
                 WHERE sent_at > moment - limits.create_per AND sent_at < moment + skew
-                ORDER BY sent_at DESC LIMIT places)
-        ) AS sends ORDER BY sent_at DESC OFFSET greatest(places - 1, 0) LIMIT 1;
+                ORDER BY sent_at DESC LIMIT remaining)
+        ) AS sends ORDER BY sent_at DESC OFFSET greatest(remaining - 1, 0) LIMIT 1;
     END IF;
-    IF places = 0 THEN
+    IF remaining = 0 THEN
         wait := retry;
     ELSIF last_sent IS NOT NULL THEN
         wait := greatest(last_sent + limits.create_per - moment, retry);

@@ -53,7 +53,7 @@ class DurableRows:
         times = statements.planned_times(self._store.now())
         planning = statements.plan(
             self._database.backend.insert(ITEMS),
-            {"run": uuid4().hex, "owner": owner, "notified_state": _NOT_TOLD, **times},
+            {"page": uuid4().hex, "owner": owner, "notified_state": _NOT_TOLD, **times},
             updated={"notified_state": notified, "owner": case((unfollowed, owner), else_=_ROW.owner)},
             returned=[and_(FOLLOWED, self._to_do, _ROW.owner == owner)],
         )
@@ -72,14 +72,14 @@ class DurableRows:
             own: Whether to return the rows, too, that this owner follows already.
             key: The key of the only row that is meant; `None` for all.
         """
-        mark = uuid4().hex  # executed again, when its answer was lost, the statement finds its own mark
-        free = [self._is_free(), _ROW.run == mark, *([_ROW.owner == self._store.owner] if own else [])]
+        page_id = uuid4().hex  # executed again, when its answer was lost, the statement finds its own page
+        free = [self._is_free(), _ROW.page == page_id, *([_ROW.owner == self._store.owner] if own else [])]
         wanted = select(_ROW.number).where(FOLLOWED, self._to_do, _ROW.number > after, or_(*free))
         wanted = wanted if key is None else wanted.where(_ROW.key == key)
         # Rows that another owner is taking over in this moment are its own.
         wanted = wanted.order_by(_ROW.number).limit(_PAGE_ROWS).with_for_update(skip_locked=True)
         rows = update(ITEMS).where(_ROW.number.in_(wanted))
-        _, found = await self._database.write(rows.values(owner=self._store.owner, run=mark).returning(*SHOWN))
+        _, found = await self._database.write(rows.values(owner=self._store.owner, page=page_id).returning(*SHOWN))
         return sorted(map(row_of, found), key=lambda row: row.number)
 
     async def to_tell(self, after: int) -> list[JournalRow]:

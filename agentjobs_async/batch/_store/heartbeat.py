@@ -230,7 +230,7 @@ class PollSharing:
     def _with_turns(self, per_second: float, offset: float, moment: float) -> PollShare:
         """Return a share whose turns follow the journal's clock, which shows `moment`, as those of all owners do.
 
-        `offset` is the place of a turn within the interval, from 0 to 1.
+        `offset` is the position of a turn within the interval, from 0 to 1.
         """
         interval = 1 / per_second
         begin = asyncio.get_running_loop().time() - moment % interval

@@ -12,7 +12,7 @@ from sqlalchemy import Column, Select, Table, delete, func, insert, select, text
 
 from agentjobs_async import InvalidInputError, JournalError
 from agentjobs_async.batch._store import statements
-from agentjobs_async.batch._store.address import checked_place
+from agentjobs_async.batch._store.address import checked_location
 from agentjobs_async.batch._store.connections import AnyConnection
 from agentjobs_async.batch._store.opened import Opened
 from agentjobs_async.batch._store.row_store import RowStore
@@ -47,20 +47,20 @@ async def move_journal(source: str | os.PathLike[str], target: str | os.PathLike
 
     Args:
         source: The journal, as in `Journal.open`. Nothing else may use it.
-        target: The new place: a file that does not exist or holds no rows, or a database without rows. Workers may
+        target: The new location: a file that does not exist or holds no rows, or a database without rows. Workers may
             already wait there: they see all rows at once.
 
     Raises:
-        InvalidInputError: `source` is missing, holds no rows, or has another place recorded as its target; or `target`
-            holds rows, is the same journal, or can't store a prompt, as PostgreSQL with NUL in it.
+        InvalidInputError: `source` is missing, holds no rows, or has another location recorded as its target; or
+            `target` holds rows, is the same journal, or can't store a prompt, as PostgreSQL with NUL in it.
         JournalError: One of them can't be read or written, another owner uses `source` (`locked`), or `source` was
             moved before (`moved`).
     """
     old, new = _unopened(source), _unopened(target)
-    if old.place == new.place:
+    if old.location == new.location:
         raise InvalidInputError("the journal can't be moved to where it is")
-    if isinstance(old.place, Path) and not old.place.exists():
-        raise InvalidInputError(f"there is no journal {old.place}")
+    if isinstance(old.location, Path) and not old.location.exists():
+        raise InvalidInputError(f"there is no journal {old.location}")
     async with _opened(old) as journal:
         rows = await _rows(journal)
         if not rows:
@@ -84,11 +84,11 @@ class _Moving:
     """A move in three durable steps, each of which a kill leaves undone or done.
 
     1. The old journal is closed, with all of its rows: from here on, no owner can send anything through it.
-    2. The new journal gets all rows and the mark of this move, in one transaction.
+    2. The new journal gets all rows and the id of this move, in one transaction.
     3. The old journal records that the new one has its rows.
 
     The first comes before the second: at no moment may rows of both be sent. After a kill between them no journal can
-    be opened, and the same call copies the closed one again. The mark in the new journal decides whether the second was
+    be opened, and the same call copies the closed one again. The id in the new journal decides whether the second was
     done; without it, that could be done twice, over rows that have moved on since.
     """
 
@@ -104,7 +104,7 @@ class _Moving:
             await self._check_prompts()
             departure = await self._close_old()
         arrival = self.new.opened.moves.get(FROM)
-        if arrival is None or arrival.mark != departure.mark:
+        if arrival is None or arrival.move_id != departure.move_id:
             self._check_target(departure)
             await self._fill_new(departure)
         if not departure.ended:
@@ -133,8 +133,8 @@ class _Moving:
         """Check that a move which has begun leads to the new journal, and has not ended."""
         if departure.ended:
             raise departure.error(self.old.opened.address)
-        if departure.place != self.new.opened.address:
-            raise InvalidInputError(f"its move to {departure.place} has begun: give that place again")
+        if departure.location != self.new.opened.address:
+            raise InvalidInputError(f"its move to {departure.location} has begun: give that location again")
 
     async def _close_old(self) -> Move:
         departure = Move(uuid4().hex, self.new.opened.address, ended=False)
@@ -146,7 +146,7 @@ class _Moving:
                 await self._check_unused(connection)
             await connection.execute(statements.sending_to_unknown(**self.old.store.unknown_columns()))
             await connection.execute(
-                insert(MOVES).values(direction=TO, mark=departure.mark, place=departure.place, ended=0)
+                insert(MOVES).values(direction=TO, move_id=departure.move_id, location=departure.location, ended=0)
             )
             if self.old.opened.is_shared:
                 # An owner that is open, though it was not seen among the living ones, can't change a row any more.
@@ -168,7 +168,7 @@ class _Moving:
                 where = f"journal {self.new.opened.address}"
                 raise JournalError(f"{where}: another process has planned rows there", "locked")
             await _copy_rows(self.old.database, target)
-            arrival = {"direction": FROM, "mark": departure.mark, "place": self.old.opened.address, "ended": 1}
+            arrival = {"direction": FROM, "move_id": departure.move_id, "location": self.old.opened.address, "ended": 1}
             await target.execute(insert(MOVES).values(arrival))
 
         try:
@@ -193,11 +193,11 @@ class _Moving:
             found.update(moves_of(await connection.execute(statements.MOVES_RECORDED)))
 
         await self.new.database.once(look)
-        return FROM in found and found[FROM].mark == departure.mark
+        return FROM in found and found[FROM].move_id == departure.move_id
 
 
-def _unopened(place: str | os.PathLike[str]) -> Opened:
-    at = checked_place(place)
+def _unopened(location: str | os.PathLike[str]) -> Opened:
+    at = checked_location(location)
     return Opened(
         at.resolve() if isinstance(at, Path) else at,
         read_only=False,

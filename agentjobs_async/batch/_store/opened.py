@@ -24,7 +24,7 @@ class Opened:
     """What is held of a journal while it is open; every part is `None` before and after.
 
     Args:
-        place: The path of a file, or the address of a database.
+        location: The path of a file, or the address of a database.
         read_only: Whether nothing is changed, and the journal is not owned.
         clock: The wall clock, in seconds since the epoch; `None` for the process's with a file, for the server's with
             a database.
@@ -33,7 +33,7 @@ class Opened:
             sends no heartbeats to PostgreSQL, so that none is left when it is killed.
 
     Attributes:
-        place: As given; a file's path is absolute, and follows no link, once it is open.
+        location: As given; a file's path is absolute, and follows no link, once it is open.
         database: The open database.
         store: The journal's rows.
         lock: The lock of a file; `None` with `read_only`.
@@ -45,14 +45,14 @@ class Opened:
 
     def __init__(
         self,
-        place: Path | ServerAddress,
+        location: Path | ServerAddress,
         *,
         read_only: bool,
         clock: Callable[[], float] | None,
         owner_timeout: float,
         moving: bool = False,
     ) -> None:
-        self.place = place
+        self.location = location
         self.database: Database | None = None
         self.store: RowStore | None = None
         self.lock: FileLock | None = None
@@ -69,22 +69,22 @@ class Opened:
     @property
     def name(self) -> str:
         """The file's path, or the host and the name of the database."""
-        return str(self.place) if isinstance(self.place, Path) else self.place.name
+        return str(self.location) if isinstance(self.location, Path) else self.location.name
 
     @property
     def address(self) -> str:
         """What opens the same journal again, without secrets."""
-        return str(self.place) if isinstance(self.place, Path) else self.place.shown
+        return str(self.location) if isinstance(self.location, Path) else self.location.shown
 
     @property
     def is_shared(self) -> bool:
         """Whether it is a database, which any number of processes may own at once."""
-        return not isinstance(self.place, Path)
+        return not isinstance(self.location, Path)
 
     @property
     def moved_to(self) -> str | None:
         """Where the journal was moved to, without secrets; `None` if it was not."""
-        return self.moves[TO].place if TO in self.moves else None
+        return self.moves[TO].location if TO in self.moves else None
 
     def check_not_moved(self) -> None:
         """Raise a `JournalError` where the journal was moved (`moved`): no run can use it."""
@@ -97,8 +97,8 @@ class Opened:
         Raises:
             JournalError: The journal can't be used.
         """
-        place = self.place
-        opening = self._open_file(place) if isinstance(place, Path) else self._open_server(place)
+        location = self.location
+        opening = self._open_file(location) if isinstance(location, Path) else self._open_server(location)
         await _finished(opening, self._give_up)
 
     async def close(self, patience: float) -> None:
@@ -117,9 +117,9 @@ class Opened:
                 lock.release()
 
     @property
-    def is_in_place(self) -> bool:
-        """Whether `place` leads to the open journal: a file may have been moved, removed or replaced meanwhile."""
-        return self.lock is None or (isinstance(self.place, Path) and self.lock.holds(self.place))
+    def is_at_location(self) -> bool:
+        """Whether `location` leads to the open journal: a file may have been moved, removed or replaced meanwhile."""
+        return self.lock is None or (isinstance(self.location, Path) and self.lock.holds(self.location))
 
     async def is_used(self) -> bool:
         """Return whether a run, a worker or durable jobs use the journal, here or in another living process."""
@@ -136,11 +136,11 @@ class Opened:
         Raises:
             InvalidInputError: The journal is a file.
         """
-        if isinstance(self.place, Path):
+        if isinstance(self.location, Path):
             raise InvalidInputError("the journal is a file, which serves one process: give a URL of PostgreSQL")
         from agentjobs_async.batch._store.postgresql import connect_arguments  # noqa: PLC0415 - takes long to import
 
-        return connect_arguments(self.place)
+        return connect_arguments(self.location)
 
     async def share_polls(self, sharer: object, polls_per_second: float | None, session: AgentJobsSession) -> None:
         """Limit a session to its part of the journal's polls per second, until `stop_sharing_polls` of `sharer`.
@@ -176,7 +176,7 @@ class Opened:
 
     async def _open_file(self, path: Path) -> None:
         # In a thread: all of it waits for the disk.
-        path = self.place = await asyncio.to_thread(self._own, path)
+        path = self.location = await asyncio.to_thread(self._own, path)
         store = self._begin(FileBackend(path, read_only=self.read_only), time.time)
         await self._read_moves(store)
         if not self.read_only:

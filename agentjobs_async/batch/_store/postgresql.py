@@ -87,10 +87,10 @@ for _index in (FOLLOWED_INDEX, RETRIED_INDEX):
     _index.dialect_options["postgresql"]["where"] = _index.dialect_options["sqlite"]["where"]
 
 
-def connect_arguments(place: ServerAddress) -> dict[str, Any]:
+def connect_arguments(location: ServerAddress) -> dict[str, Any]:
     """Return the arguments of `psycopg.connect` for an address, the secrets included."""
-    _, settings = postgresql.psycopg.dialect().create_connect_args(place.url)  # type: ignore[no-untyped-call]  # SQLAlchemy's own
-    return {**_CONNECTING, **settings, **place.secrets}
+    _, settings = postgresql.psycopg.dialect().create_connect_args(location.url)  # type: ignore[no-untyped-call]  # SQLAlchemy's own
+    return {**_CONNECTING, **settings, **location.secrets}
 
 
 @cache
@@ -114,11 +114,11 @@ class ServerBackend(Backend):
     can_be_cut = True
 
     def __init__(
-        self, place: ServerAddress, *, read_only: bool, owner_timeout: float, patience: float = _PATIENCE_SECONDS
+        self, location: ServerAddress, *, read_only: bool, owner_timeout: float, patience: float = _PATIENCE_SECONDS
     ) -> None:
-        self._name = place.name
+        self._name = location.name
         self._connections: WeakSet[Any] = WeakSet()
-        self.engine = _engine(place, self._connections, read_only=read_only, owner_timeout=owner_timeout)
+        self.engine = _engine(location, self._connections, read_only=read_only, owner_timeout=owner_timeout)
         self.patience = patience
 
     @staticmethod
@@ -197,15 +197,17 @@ async def _has_table(connection: AnyConnection, table: Table) -> bool:
     return await connection.run_sync(lambda found: inspect(found).has_table(table.name))
 
 
-def _engine(place: ServerAddress, connections: WeakSet[Any], *, read_only: bool, owner_timeout: float) -> AsyncEngine:
+def _engine(
+    location: ServerAddress, connections: WeakSet[Any], *, read_only: bool, owner_timeout: float
+) -> AsyncEngine:
     """Return an engine that keeps its open connections, those of psycopg, in `connections`."""
-    given = {name: value for name, value in _CONNECTING.items() if name not in place.url.query}
+    given = {name: value for name, value in _CONNECTING.items() if name not in location.url.query}
     try:
         engine = create_async_engine(
-            place.url,
+            location.url,
             hide_parameters=True,
             isolation_level="READ COMMITTED",
-            connect_args={**given, **place.secrets},
+            connect_args={**given, **location.secrets},
         )
     except ModuleNotFoundError:
         raise InvalidInputError("a journal on PostgreSQL needs psycopg: pip install 'psycopg[binary]'") from None

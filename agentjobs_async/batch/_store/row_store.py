@@ -53,7 +53,7 @@ _ROW: Final = ITEMS.c
 _LONGEST_ERROR_BYTES: Final = 2_000  # enough for its reason; 100,000 rows may have one
 _DOUBT_SECONDS: Final = 600.0  # longer than any claim can stay under way in a connection that broke
 _CLAIMS_AT_ONCE: Final = 500  # in one statement
-_RESOLVED: Final = "resolved:"  # with this begins the mark of a row whose job its owner found
+_RESOLVED: Final = "resolved:"  # with this begins the id of a resolution, which replaces the claim of its row
 
 
 @frozen
@@ -129,7 +129,7 @@ class RowStore(Reader):
         store._mask = mask  # noqa: SLF001 - its own class
         return store
 
-    async def plan(self, items: Sequence[BatchItem], mark: str, project_id: str | None) -> dict[str, JournalRow]:
+    async def plan(self, items: Sequence[BatchItem], page_id: str, project_id: str | None) -> dict[str, JournalRow]:
         """Plan some hundred items of different keys, and return their rows, whatever their states, by key.
 
         Left out are items whose key is that of another prompt or project, and those whose key came on an earlier page
@@ -137,10 +137,10 @@ class RowStore(Reader):
 
         Args:
             items: The items.
-            mark: What marks the rows of this page: 32 characters that name the source, then anything.
+            page_id: What names this page: 32 characters that name the source, then anything.
             project_id: The project of items that name none; `None` where all of them name one.
         """
-        now, same = self._clock(), dict[str, Any](run=mark)
+        now, same = self._clock(), dict[str, Any](page=page_id)
         clock = now if isinstance(now, ColumnElement) else None
         same |= statements.planned_times(now) if clock is None else {}
         planning = statements.planning(self._database.backend.insert, clock)
@@ -317,14 +317,14 @@ class RowStore(Reader):
         """Settle an unknown row by its job, in a project of its own where given; without a job, plan it again.
 
         A row that was settled by a job, and has not ended, can be given another one: the id that its owner found was
-        wrong. The row is marked in place of its claim, so that a repeated execution whose answer was lost counts as
-        done. The mark also takes the place of its owner, who does not follow the row any more: any living one may.
+        wrong. An id of this resolution replaces the claim of the row, so that a repeated execution whose answer was
+        lost counts as done. It replaces the owner too, who does not follow the row any more: any living one may.
         """
-        mark = f"{_RESOLVED}{uuid4().hex}"
+        resolution_id = f"{_RESOLVED}{uuid4().hex}"
         notified = _ROW.notified_state
         untold = case((notified == State.UNKNOWN, ""), else_=notified)  # it may become unknown once more
         values: dict[str, Any] = {} if project_id is None else {"project_id": project_id}
-        values |= {"job_id": job_id, "claim": mark, "owner": mark, "notified_state": untold}
+        values |= {"job_id": job_id, "claim": resolution_id, "owner": resolution_id, "notified_state": untold}
         values |= {"error": None, "seen_at": None, "polls": None, **self._changed()}
         rows = update(ITEMS).where(_ROW.key == key)
         if job_id is not None:
@@ -333,8 +333,9 @@ class RowStore(Reader):
             settling = settling.values(state=State.ACTIVE, created_at=self._clock(), **values)
             return (await self._database.write(settling))[0] == 1
         tries = func.coalesce(_ROW.tries, 1)
-        counted = case((_ROW.claim == mark, tries), else_=tries + 1)  # an earlier execution has counted it
-        again = rows.where(or_(_ROW.state == State.UNKNOWN, and_(_ROW.state == State.PLANNED, _ROW.claim == mark)))
+        counted = case((_ROW.claim == resolution_id, tries), else_=tries + 1)  # an earlier execution has counted it
+        is_repeated = and_(_ROW.state == State.PLANNED, _ROW.claim == resolution_id)
+        again = rows.where(or_(_ROW.state == State.UNKNOWN, is_repeated))
         values |= {"notified_state": statements.FOLLOWED_AGAIN}
         again = again.values(state=State.PLANNED, sent_at=None, claimed_at=None, tries=counted, **values)
         before = statements.record_sends(statements.unknown_send(key), self._clock())

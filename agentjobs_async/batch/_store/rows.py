@@ -29,7 +29,7 @@ class JournalRow:
         pr_link: The link of the ended job's pull request, as the server gave it; `None` without one.
         error: Why the state is what it is, or what ended the last wait; `None` where nothing went wrong.
         updated_at: When the row was changed last, in UTC.
-        number: Its place in the journal, from 1.
+        number: Its position in the journal, from 1.
         planned_at: When the item was planned, in UTC, by the journal's clock, as all times. A time is `None` where it
             has not come yet, and where an earlier version of this package did not record it.
         sent_at: When its create was about to be sent; `None` again where it is proven that nothing was sent.
@@ -135,29 +135,29 @@ FROM: Final = "from"
 
 @frozen
 class Move:
-    """One move of a journal to another place, as one of the two journals records it.
+    """One move of a journal to another location, as one of the two journals records it.
 
     Attributes:
-        mark: What names the move in both journals.
-        place: The address of the other journal, without secrets.
+        move_id: What names the move in both journals.
+        location: The address of the other journal, without secrets.
         ended: Whether the other journal is known to have all rows.
     """
 
-    mark: str
-    place: str
+    move_id: str
+    location: str
     ended: bool
 
     def error(self, name: str) -> JournalError:
         """Return the error of the journal `name`, which is closed because it was moved."""
-        words = f"it was moved to {self.place}; use that one"
+        words = f"it was moved to {self.location}; use that one"
         if not self.ended:
-            words = f"its move to {self.place} has begun and not ended; run the same agentjobs move again"
+            words = f"its move to {self.location} has begun and not ended; run the same agentjobs move again"
         return JournalError(f"journal {name}: {words}", "moved")
 
 
 def moves_of(found: Iterable[Any]) -> dict[str, Move]:
     """Return the rows of `statements.MOVES_RECORDED` by their directions, which are `TO` and `FROM`."""
-    return {row.direction: Move(row.mark, row.place, bool(row.ended)) for row in found}
+    return {row.direction: Move(row.move_id, row.location, bool(row.ended)) for row in found}
 
 
 def rows_of(found: Sequence[Any]) -> list[JournalRow]:

@@ -70,7 +70,7 @@ ITEMS: Final = Table(
     Column("pr_link", Text),
     Column("error", Text),
     Column("refusal", Text),
-    Column("run", String),
+    Column("page", String),
     Column("owner", String),
     Column("claim", String),
     Column("sent_at", Float(53)),
@@ -98,6 +98,7 @@ ITEMS: Final = Table(
 
 `sent_at` is what a rate counts: the time of the claim, then that of the answer. `claimed_at` stays. `item_key` is the
 key of the item's first try, `retried_as` that of the next one: the row without it is the item as it stands.
+`page` is the id of the page of items, or of rows that were taken over, with which the row was written last.
 `updated_at` is when the row moved or its error changed, `changed_at` when anything did that is shown. `refusal` is the
 error of a rejected create, or of a job that is gone, as JSON: its type and fields. `notified_state` is null for the
 items of a batch; for a durable job it is the state that its `on_end` was told of, empty before that, or
@@ -145,13 +146,13 @@ MOVES: Final = Table(
     "agentjobs_moves",
     METADATA,
     Column("direction", String, primary_key=True),
-    Column("mark", String, nullable=False),
-    Column("place", Text, nullable=False),
+    Column("move_id", String, nullable=False),
+    Column("location", Text, nullable=False),
     Column("ended", Integer, nullable=False),
 )
 """Where the journal was moved to (`to`: it is closed) and where it came from (`from`): at most one row of each.
 
-Both journals of a move have the same `mark`. `ended` is 0 in the row `to` until the other journal has all rows.
+Both journals of a move have the same `move_id`. `ended` is 0 in the row `to` until the other journal has all rows.
 """
 JOURNAL: Final = Table(
     "agentjobs_journal",

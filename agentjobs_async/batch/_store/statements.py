@@ -35,8 +35,8 @@ _ROW: Final = ITEMS.c
 _LONGEST_WINDOW_SECONDS: Final = 366 * 86_400.0  # no service counts creates for longer than a year
 ROWS: Final = select(*SHOWN)
 """Select rows of items, each of which makes a `JournalRow`."""
-MOVES_RECORDED: Final = select(MOVES.c.direction, MOVES.c.mark, MOVES.c.place, MOVES.c.ended)
-"""Select the moves that a journal records: `to` at most one place, and `from` at most one."""
+MOVES_RECORDED: Final = select(MOVES.c.direction, MOVES.c.move_id, MOVES.c.location, MOVES.c.ended)
+"""Select the moves that a journal records: at most one `to` a location, and at most one `from` one."""
 
 
 FOLLOWED_AGAIN: Final = case((_ROW.notified_state.is_not(None), ""))
@@ -67,31 +67,31 @@ def plan(
     updated: Mapping[str, Any] = MappingProxyType({}),
     returned: Sequence[ColumnElement[Any]] = (),
 ) -> ReturningInsert[Any]:
-    """Insert planned rows, and return them and the rows that are there already, which are only marked.
+    """Insert planned rows, and return them and the rows that are there already, which only get a new page.
 
-    Left out are rows of another prompt or project under the same key, and those that an earlier page of the same source
-    has marked. Executed again, when its answer was lost, this finds its own mark and returns the same rows. It holds no
+    Left out are rows of another prompt or project under the same key, and those of an earlier page of the same source.
+    Executed again, when its answer was lost, this finds rows of its own page and returns the same rows. It holds no
     value besides those of its columns, so that SQLAlchemy compiles it once for any number of rows.
 
     Args:
         insert: An insert into `ITEMS`.
-        values: Columns of all new rows. `run` of a row is its page: 32 characters that name the source, then anything.
+        values: Columns of all new rows. `page` is the id of a page: 32 characters that name the source, then anything.
         updated: Other columns that change in rows that are there.
         returned: What is returned besides the rows.
     """
     # The state as a literal: a parameter would be one more for each row.
     planned = insert.values(state=literal_column(f"'{State.PLANNED}'"), **values)
     given = planned.excluded
-    unmarked = or_(_ROW.run.is_(None), _ROW.run == given.run, _source(_ROW.run) != _source(given.run))
+    is_first = or_(_ROW.page.is_(None), _ROW.page == given.page, _source(_ROW.page) != _source(given.page))
     return planned.on_conflict_do_update(
         index_elements=[_ROW.key],
-        set_={"run": given.run, **updated},
-        where=and_(unmarked, _ROW.prompt == given.prompt, _ROW.project_id == given.project_id),
+        set_={"page": given.page, **updated},
+        where=and_(is_first, _ROW.prompt == given.prompt, _ROW.project_id == given.project_id),
     ).returning(*SHOWN, *returned)
 
 
-def _source(mark: ColumnElement[Any]) -> ColumnElement[str]:
-    return func.substr(mark, literal_column("1"), literal_column("32"), type_=String)
+def _source(page: ColumnElement[Any]) -> ColumnElement[str]:
+    return func.substr(page, literal_column("1"), literal_column("32"), type_=String)
 
 
 def move(

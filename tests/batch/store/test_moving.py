@@ -23,14 +23,14 @@ LIMITS = FleetLimits(max_active=7, create_rate=Rate(3, per=60, scope="all"), unk
 SECRET = "hunter2-very-secret"
 
 
-async def all_rows(place: str | Path) -> list[JournalRow]:
-    async with Journal.open(place, read_only=True) as journal:
+async def all_rows(location: str | Path) -> list[JournalRow]:
+    async with Journal.open(location, read_only=True) as journal:
         return await journal.rows(all_tries=True)
 
 
-async def begun(place: str | Path) -> list[JournalRow]:
+async def begun(location: str | Path) -> list[JournalRow]:
     """Make a journal with a row in each state, of which one was being sent when its owner ended; return its rows."""
-    async with Journal.open(place) as journal:
+    async with Journal.open(location) as journal:
         session = FakeSession()
         session.ends["p1"] = "failed"
         await run(session, items(2), journal)
@@ -42,7 +42,7 @@ async def begun(place: str | Path) -> list[JournalRow]:
         await store.pause(3600, "docs")
         await journal.set_limits(LIMITS)
         await journal.retry("k1")
-    return await all_rows(place)
+    return await all_rows(location)
 
 
 @pytest.fixture
@@ -51,10 +51,10 @@ def url(laid_out: str) -> str:
     return make_url(laid_out).set(password=SECRET).render_as_string(hide_password=False)
 
 
-async def is_closed(place: str | Path, words: str) -> None:
+async def is_closed(location: str | Path, words: str) -> None:
     """Check that a journal cannot be opened, in words without a secret."""
     with pytest.raises(JournalError, match=words) as caught:
-        await Journal.open(place).__aenter__()
+        await Journal.open(location).__aenter__()
     assert caught.value.reason == "moved"
     assert SECRET not in str(caught.value)
 
@@ -96,7 +96,7 @@ async def test_a_prompt_that_a_server_cannot_store(path: Path, url: str) -> None
 
 
 async def test_the_move_is_told_again(path: Path, url: str) -> None:
-    """The same move, when it has ended, changes nothing; to any other place the journal is closed."""
+    """The same move, when it has ended, changes nothing; to any other location the journal is closed."""
     await begun(path)
     await move_journal(path, url)
     async with Journal.open(url) as journal:
@@ -137,8 +137,8 @@ async def test_what_can_not_move(path: Path, tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match="to where it is"):
         await move_journal(path, path)
     other = tmp_path / "other.db"
-    for place in (path, other):
-        async with Journal.open(place) as journal:
+    for location in (path, other):
+        async with Journal.open(location) as journal:
             await journal.add(items(1))
     with pytest.raises(InvalidInputError, match="holds rows already"):
         await move_journal(path, other)
@@ -149,8 +149,8 @@ async def test_what_can_not_move(path: Path, tmp_path: Path) -> None:
 async def test_a_target_of_another_service(path: Path, url: str) -> None:
     """Workers that wait in an empty journal get no items that another service was to do, such as those of a trial."""
     await begun(path)
-    for place, service in ((path, "emulator"), (url, "https://api.example.com /a /b")):
-        async with Journal.open(place) as journal:
+    for location, service in ((path, "emulator"), (url, "https://api.example.com /a /b")):
+        async with Journal.open(location) as journal:
             await journal._store.set_service(service, replaces=True)
     with pytest.raises(InvalidInputError, match="belongs to another service"):
         await move_journal(path, url)
@@ -219,10 +219,10 @@ async def killed_before(call: int, source: Path | str, target: Path | str) -> bo
     return code != 0
 
 
-async def sends(place: str | Path) -> bool:
+async def sends(location: str | Path) -> bool:
     """Return whether a journal can be opened to send its rows."""
     with suppress(JournalError):
-        async with Journal.open(place) as journal:
+        async with Journal.open(location) as journal:
             return (await journal.counts())[State.PLANNED] > 0
     return False
 

@@ -13,7 +13,7 @@ from sqlalchemy.exc import OperationalError
 from agentjobs_async import AgentJob, InvalidInputError, JobRef, JournalError
 from agentjobs_async.batch import BatchItem, Journal, State, Where
 from agentjobs_async.batch._store import postgresql as server
-from agentjobs_async.batch._store.address import ServerAddress, checked_place
+from agentjobs_async.batch._store.address import ServerAddress, checked_location
 from agentjobs_async.cli._output.hints import resume_command
 from agentjobs_async.durable import DurableJobs
 from tests.batch.stage import connected, items, rows_of, run
@@ -83,7 +83,7 @@ async def test_secrets_reach_the_server(laid_out: str, monkeypatch: pytest.Monke
 
 async def test_settings_of_the_address() -> None:
     """What an address says about connecting wins over our own settings."""
-    address = checked_place("postgresql+psycopg://host/work?connect_timeout=3")
+    address = checked_location("postgresql+psycopg://host/work?connect_timeout=3")
     assert isinstance(address, ServerAddress)
     found = server.connect_arguments(address)
     assert (found["connect_timeout"], found["host"], found["dbname"]) == ("3", "host", "work")

@@ -84,7 +84,7 @@ async def test_creates_under_way_count(laid_out: str) -> None:
 
 
 async def test_what_was_refused_counts(laid_out: str) -> None:
-    """A create that was sent and refused keeps its place for all owners, one that was never sent does not."""
+    """A create that was sent and refused counts for all owners, one that was never sent does not."""
     async with owners(laid_out, 2, create_rate=Rate(1, per=1000)) as (one, two):
         unsent = await one._store.claim("k0")
         assert isinstance(unsent, str)
@@ -276,21 +276,21 @@ async def test_a_batch_within_the_limits(laid_out: str) -> None:
 LIMITS = FleetLimits(7, Rate(90, per=60, scope="all"), None, timeout=None, max_sending=3)
 
 
-async def test_kept_limits(place: str) -> None:
+async def test_kept_limits(location: str) -> None:
     """A journal keeps its limits, whoever opens it, until others are set; before, they are the defaults."""
-    async with Journal.open(place) as journal:
+    async with Journal.open(location) as journal:
         assert await journal.limits() == FleetLimits()
         await journal.set_limits(LIMITS)
-    async with Journal.open(place, read_only=True) as journal:
+    async with Journal.open(location, read_only=True) as journal:
         assert await journal.limits() == LIMITS
-    async with Journal.open(place) as journal:
+    async with Journal.open(location) as journal:
         await journal.set_limits(FleetLimits(timeout=60))
         assert await journal.limits() == FleetLimits(timeout=60)
 
 
-async def test_a_run_within_kept_limits(place: str) -> None:
+async def test_a_run_within_kept_limits(location: str) -> None:
     """A run takes the limits that its journal keeps, except for those that it is given."""
-    async with Journal.open(place) as journal:
+    async with Journal.open(location) as journal:
         await journal.set_limits(FleetLimits(max_active=2, create_rate=Rate(3, per=1000)))
         async with run_batch(FakeSession().session, items(9), journal=journal, limit=3) as results:
             assert len([result async for result in results]) == 3
@@ -299,7 +299,7 @@ async def test_a_run_within_kept_limits(place: str) -> None:
     session = FakeSession()
     session.answers = {item.prompt: [0.1] for item in items(9)}
     async with (
-        Journal.open(place) as journal,
+        Journal.open(location) as journal,
         run_batch(session.session, items(9), journal=journal, create_rate=None) as results,
     ):
         assert len([result async for result in results]) == 6
