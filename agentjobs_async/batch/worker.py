@@ -178,7 +178,7 @@ class BatchWorker:
         """Return `fault`; if it is one of the journal, one that names all jobs which the journal does not have."""
         if not isinstance(fault, JournalError):
             return fault
-        return self._open.context.unrecorded.untold(fault) or fault
+        return self._open.context.unrecorded.unraised(fault) or fault
 
     async def _run(self, item: ItemRun) -> None:
         try:

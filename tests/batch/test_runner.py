@@ -218,7 +218,7 @@ def delay(journal: Journal, move: str, key: str, *, until: str, patch: pytest.Mo
     moved = asyncio.Event()
     first, second = getattr(journal._store, until), getattr(journal._store, move)
 
-    async def told(*arguments: Any, **settings: Any) -> Any:
+    async def first_moved(*arguments: Any, **settings: Any) -> Any:
         done = await first(*arguments, **settings)
         moved.set()
         return done
@@ -229,7 +229,7 @@ def delay(journal: Journal, move: str, key: str, *, until: str, patch: pytest.Mo
             await asyncio.sleep(0.01)
         return await second(moving, *rest, **settings)
 
-    patch.setattr(journal._store, until, told)
+    patch.setattr(journal._store, until, first_moved)
     patch.setattr(journal._store, move, delayed)
 
 

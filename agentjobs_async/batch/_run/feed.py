@@ -29,27 +29,27 @@ Items = Iterable[BatchItem] | AsyncIterable[BatchItem]
 _Rows = AsyncGenerator[JournalRow | BatchResult, None]
 
 
-async def earlier(store: RowStore, last: int, told: set[int]) -> _Rows:
+async def earlier(store: RowStore, last: int, yielded: set[int]) -> _Rows:
     """Yield the results of rows that became unknown, then the other rows that have a job.
 
     Args:
         store: The journal's rows.
         last: The highest number of a row of earlier runs.
-        told: Gets the numbers of the rows whose results were yielded. Each may be resolved while the run goes on, and
-            is left to the next run then: a run gives one result of an item.
+        yielded: Gets the numbers of the rows whose results were yielded. Each may be resolved while the run goes on,
+            and is left to the next run then: a run gives one result of an item.
     """
     while store.became_unknown:
         key = store.became_unknown.pop(0)
         row = (await store.get_many([key])).get(key)  # as late as possible: those before it may have waited
         if row is not None and row.state is State.UNKNOWN:
-            told.add(row.number)
+            yielded.add(row.number)
             error = InvalidInputError(f"{row.error}; look whether its agent runs, and resolve it")
             yield BatchResult(row.item, Outcome.UNKNOWN, None, error, row=row)
     after = 0
     while found := await store.page(after, state=State.ACTIVE, until=last, size=_PAGE_ROWS):
         after = found[-1].number
         for row in found:
-            if row.number not in told:
+            if row.number not in yielded:
                 yield row
 
 
@@ -58,12 +58,12 @@ class PlannedRows:
 
     Args:
         store: The journal's rows.
-        told: As of `earlier`.
+        yielded: As of `earlier`.
     """
 
-    def __init__(self, store: RowStore, told: set[int]) -> None:
+    def __init__(self, store: RowStore, yielded: set[int]) -> None:
         self._store = store
-        self._told = told
+        self._yielded = yielded
         self._last = 0
         self._pages: dict[str, deque[JournalRow]] = {}
         self._after: dict[str, int] = {}
@@ -105,7 +105,7 @@ class PlannedRows:
             )
         ):
             self._after[project] = found[-1].number
-            page.extend(row for row in found if row.number not in self._told)
+            page.extend(row for row in found if row.number not in self._yielded)
 
 
 class _Iterator:
@@ -208,8 +208,8 @@ class Feed:
         self._begun = 0
         # Rows that were read and can't begin yet: those of one project do not hold up another.
         self._backlog: dict[str, deque[JournalRow]] = {}
-        self._told: set[int] = set()  # as of `earlier`
-        self._planned = PlannedRows(self._context.store, self._told)
+        self._yielded: set[int] = set()  # as of `earlier`
+        self._planned = PlannedRows(self._context.store, self._yielded)
         self._earlier_read = False
         self._source_done = False
         self._is_silent = False
@@ -235,7 +235,7 @@ class Feed:
         store = self._context.store
         last = await store.last_number()
         await self._planned.open(last)
-        await self._read(earlier(store, last, self._told), self._add_job)
+        await self._read(earlier(store, last, self._yielded), self._add_job)
         self._earlier_read = True
         tasks = [
             asyncio.create_task(self._read_new(last)),

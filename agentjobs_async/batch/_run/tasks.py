@@ -302,7 +302,7 @@ class ItemTasks:
             finally:
                 self.context.opened.stop_sharing_polls(self)
                 await self.context.unrecorded.close()
-        if (fault := self.context.unrecorded.untold(self._journal_fault())) is not None:
+        if (fault := self.context.unrecorded.unraised(self._journal_fault())) is not None:
             raise fault
 
     def first_fault(self) -> Exception | None:

@@ -53,7 +53,7 @@ class Unrecorded:
         refs = {key: self._refs[key] for key in self._refs if key in self._logged}
         return JournalError(f"{message}; {_listed(refs)}", reason, tuple(refs.values()))
 
-    def untold(self, fault: JournalError | None) -> JournalError | None:
+    def unraised(self, fault: JournalError | None) -> JournalError | None:
         """Return `error(fault)`, for a caller that gets it now; `None` when callers have got all of these ids."""
         if self._raised >= self._logged:
             return None

@@ -44,7 +44,7 @@ BEGIN
         SELECT count(*) INTO counted FROM (
             -- Nobody records the end of a job that is followed no more: it would keep its slot for ever.
             SELECT FROM agentjobs_items
-                WHERE state IN ('sending', 'active') AND notified_state IS DISTINCT FROM 'unfollowed'
+                WHERE state IN ('sending', 'active') AND told_state IS DISTINCT FROM 'unfollowed'
                 LIMIT limits.max_active
         ) AS active;
         kept_after := coalesce(moment - limits.unknown_for, '-infinity');
@@ -138,7 +138,7 @@ BEGIN
 
     -- Here and below, a row is found by its key alone: with statistics from before many rows were planned, the index of
     -- the states would look as good, and reading it takes 30 ms for 200,000 rows. No index has `state || ''`.
-    -- A claim that is told again, since its answer was lost: nothing was sent under it, so it may have become unknown.
+    -- A claim that is repeated, since its answer was lost: nothing was sent under it, so it may have become unknown.
     moment := coalesce(given_now, date_part('epoch', clock_timestamp()));
     UPDATE agentjobs_items SET state = 'sending', error = NULL, sent_at = moment, claimed_at = moment,
             updated_at = moment, changed_at = moment

@@ -19,7 +19,7 @@ _PAGE_ROWS: Final = 500  # few enough that the loop stands still for some millis
 _NOT_TOLD: Final = ""
 _UNFOLLOWED: Final = "unfollowed"
 _ROW: Final = ITEMS.c
-_TO_TELL: Final = and_(_ROW.state.in_(sorted(ENDED)), _ROW.notified_state != _ROW.state)
+_TO_TELL: Final = and_(_ROW.state.in_(sorted(ENDED)), _ROW.told_state != _ROW.state)
 """Whether a followed row has an end that `on_end` was not told of."""
 
 
@@ -48,13 +48,13 @@ class DurableRows:
         """
         owner = self._store.owner
         # Whoever owns the row of a batch tells of no end: this owner does from now on. A claim under way stays its own.
-        unfollowed = and_(_ROW.notified_state.is_(None), _ROW.state != State.SENDING)
-        notified = func.coalesce(_ROW.notified_state, _NOT_TOLD)
+        unfollowed = and_(_ROW.told_state.is_(None), _ROW.state != State.SENDING)
+        told = func.coalesce(_ROW.told_state, _NOT_TOLD)
         times = statements.planned_times(self._store.now())
         planning = statements.plan(
             self._database.backend.insert(ITEMS),
-            {"page": uuid4().hex, "owner": owner, "notified_state": _NOT_TOLD, **times},
-            updated={"notified_state": notified, "owner": case((unfollowed, owner), else_=_ROW.owner)},
+            {"page": uuid4().hex, "owner": owner, "told_state": _NOT_TOLD, **times},
+            updated={"told_state": told, "owner": case((unfollowed, owner), else_=_ROW.owner)},
             returned=[and_(FOLLOWED, self._to_do, _ROW.owner == owner)],
         )
         values = {"key": item.key, "prompt": item.prompt, "project_id": item.project_id}
@@ -130,9 +130,9 @@ class DurableRows:
         mine = and_(FOLLOWED, _ROW.owner == self._store.owner, _ROW.state != State.SENDING)
         await self._database.write(update(ITEMS).where(mine).values(owner=None))
 
-    async def _record_told_state(self, key: str, notified_state: str, *conditions: ColumnElement[bool]) -> bool:
+    async def _record_told_state(self, key: str, told_state: str, *conditions: ColumnElement[bool]) -> bool:
         row = update(ITEMS).where(_ROW.key == key, FOLLOWED, *conditions)
-        return (await self._database.write(row.values(notified_state=notified_state)))[0] == 1
+        return (await self._database.write(row.values(told_state=told_state)))[0] == 1
 
     def _is_free(self) -> ColumnElement[bool]:
         """Return whether no living owner follows a row."""

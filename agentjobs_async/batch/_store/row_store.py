@@ -226,7 +226,7 @@ class RowStore(Reader):
             for claim in left:
                 self._claims.left.pop(claim, None)
         taken: list[str] = []
-        unsent = {"sent_at": None, "claimed_at": None, "error": None, "notified_state": statements.FOLLOWED_AGAIN}
+        unsent = {"sent_at": None, "claimed_at": None, "error": None, "told_state": statements.FOLLOWED_AGAIN}
         for claims in _slices({claim: key for claim, (key, _) in self._claims.unanswered.items()}):
             rows = update(ITEMS).where(_has_claim(claims), _ROW.state.in_([State.SENDING, State.UNKNOWN]))
             taking = rows.values(state=State.PLANNED, **unsent, **self._changed()).returning(_ROW.key)
@@ -250,7 +250,7 @@ class RowStore(Reader):
         """
         text = None if error is None else self._text(error)
         values: dict[str, Any] = {"owner": self.owner, "error": text, "sent_at": None, "claimed_at": None}
-        values |= {"notified_state": statements.FOLLOWED_AGAIN}
+        values |= {"told_state": statements.FOLLOWED_AGAIN}
         now = self._clock()
         before = statements.record_sends(statements.refused_send(key, claim, now), now) if was_sent else ()
         return await self._move(key, State.PLANNED, claim=claim, before=before, **values)
@@ -321,10 +321,9 @@ class RowStore(Reader):
         lost counts as done. It replaces the owner too, who does not follow the row any more: any living one may.
         """
         resolution_id = f"{_RESOLVED}{uuid4().hex}"
-        notified = _ROW.notified_state
-        untold = case((notified == State.UNKNOWN, ""), else_=notified)  # it may become unknown once more
+        told = case((_ROW.told_state == State.UNKNOWN, ""), else_=_ROW.told_state)  # it may become unknown once more
         values: dict[str, Any] = {} if project_id is None else {"project_id": project_id}
-        values |= {"job_id": job_id, "claim": resolution_id, "owner": resolution_id, "notified_state": untold}
+        values |= {"job_id": job_id, "claim": resolution_id, "owner": resolution_id, "told_state": told}
         values |= {"error": None, "seen_at": None, "polls": None, **self._changed()}
         rows = update(ITEMS).where(_ROW.key == key)
         if job_id is not None:
@@ -336,7 +335,7 @@ class RowStore(Reader):
         counted = case((_ROW.claim == resolution_id, tries), else_=tries + 1)  # an earlier execution has counted it
         is_repeated = and_(_ROW.state == State.PLANNED, _ROW.claim == resolution_id)
         again = rows.where(or_(_ROW.state == State.UNKNOWN, is_repeated))
-        values |= {"notified_state": statements.FOLLOWED_AGAIN}
+        values |= {"told_state": statements.FOLLOWED_AGAIN}
         again = again.values(state=State.PLANNED, sent_at=None, claimed_at=None, tries=counted, **values)
         before = statements.record_sends(statements.unknown_send(key), self._clock())
         return (await self._database.write(*before, again))[0] == 1
@@ -467,7 +466,7 @@ def _next_try(new_key: ColumnElement[str], item_key: ColumnElement[str], now: Co
         "state": literal(State.PLANNED.value),
         "owner": literal(NO_OWNER),  # the chunk of the first try is over: no task of a queue has this key
         "tries": func.coalesce(_ROW.tries, 1) + 1,
-        "notified_state": statements.FOLLOWED_AGAIN,
+        "told_state": statements.FOLLOWED_AGAIN,
         "item_key": item_key,
         **dict.fromkeys(("planned_at", "updated_at", "changed_at"), now),
     }

@@ -87,7 +87,7 @@ ITEMS: Final = Table(
     Column("traceparent", String),
     Column("item_key", String),
     Column("retried_as", String),
-    Column("notified_state", String),
+    Column("told_state", String),
     CheckConstraint(f"state IN ({_listed(list(State))})", name="known_state"),
     CheckConstraint(f"job_id IS NOT NULL OR state NOT IN ({_listed(_WITH_ID)})", name="id_when_active"),
     CheckConstraint(f"job_id IS NULL OR state NOT IN ({_listed(_WITHOUT_ID)})", name="no_id_before"),
@@ -100,11 +100,11 @@ ITEMS: Final = Table(
 key of the item's first try, `retried_as` that of the next one: the row without it is the item as it stands.
 `page` is the id of the page of items, or of rows that were taken over, with which the row was written last.
 `updated_at` is when the row moved or its error changed, `changed_at` when anything did that is shown. `refusal` is the
-error of a rejected create, or of a job that is gone, as JSON: its type and fields. `notified_state` is null for the
+error of a rejected create, or of a job that is gone, as JSON: its type and fields. `told_state` is null for the
 items of a batch; for a durable job it is the state that its `on_end` was told of, empty before that, or
 `unfollowed`.
 """
-FOLLOWED: Final = literal_column("notified_state IN ('', 'unknown')", Boolean)
+FOLLOWED: Final = literal_column("told_state IN ('', 'unknown')", Boolean)
 """Whether `on_end` of a durable job is to be told of an end to come. Without parameters, as its index has to be."""
 FOLLOWED_INDEX: Final = Index("agentjobs_items_followed", ITEMS.c.state, ITEMS.c.number, sqlite_where=FOLLOWED)
 """The durable jobs that are followed. It costs nothing for the items of a batch."""

@@ -160,8 +160,8 @@ def _stamp_of(path: Path) -> Stamp:
     found = []
     for file in (path, log_of(path)):
         with suppress(FileNotFoundError):
-            told = file.stat()
-            found.append((told.st_ino, told.st_size, told.st_mtime_ns))
+            status = file.stat()
+            found.append((status.st_ino, status.st_size, status.st_mtime_ns))
     newest = max((changed for _, _, changed in found), default=0) / 1e9
     return Stamp(tuple(found), is_settled=time.time() - newest > _SETTLED_SECONDS)
 

@@ -39,8 +39,8 @@ MOVES_RECORDED: Final = select(MOVES.c.direction, MOVES.c.move_id, MOVES.c.locat
 """Select the moves that a journal records: at most one `to` a location, and at most one `from` one."""
 
 
-FOLLOWED_AGAIN: Final = case((_ROW.notified_state.is_not(None), ""))
-"""What `notified_state` becomes where a row is planned again: who unfollowed a durable job before has seen another end.
+FOLLOWED_AGAIN: Final = case((_ROW.told_state.is_not(None), ""))
+"""What `told_state` becomes where a row is planned again: who unfollowed a durable job before has seen another end.
 
 A planned durable job is always followed: nobody else sends it.
 """

@@ -173,14 +173,14 @@ async def test_resolved_before_it_is_told(journal: Journal) -> None:
     for key in ("k0", "k1"):
         await move(journal, key, State.SENDING)
         await move(journal, key, State.UNKNOWN)
-    told: set[int] = set()
+    yielded: set[int] = set()
     journal._store.became_unknown = ["k0", "k1"]
-    found = earlier(journal._store, 2, told)
+    found = earlier(journal._store, 2, yielded)
     first = await anext(found)
     await journal.resolve("k1", job_id="job_1")
     rest = [one async for one in found]
     assert isinstance(first, BatchResult)
-    assert (first.item.key, told) == ("k0", {1})
+    assert (first.item.key, yielded) == ("k0", {1})
     assert [(one.key, one.state) for one in rest if isinstance(one, JournalRow)] == [("k1", State.ACTIVE)]
     assert len(rest) == 1
 

@@ -169,8 +169,8 @@ async def test_a_claim_of_another_level(laid_out: str) -> None:
         connection.execute("SELECT agentjobs_claim('k0', 'c', 'o', NULL)")
 
 
-async def test_a_claim_that_is_told_again(laid_out: str) -> None:
-    """A claim whose answer was lost is given when it is told again, though its row became unknown; no other one is."""
+async def test_a_claim_that_is_repeated(laid_out: str) -> None:
+    """A claim whose answer was lost is given when it is repeated, though its row became unknown; no other one is."""
     async with owners(laid_out, 1, max_active=1) as (journal,):
         claim = "SELECT claimed FROM agentjobs_claim('k0', '{}', 'o', NULL)"
         assert execute(laid_out, claim.format("mine")) == [(1,)]
