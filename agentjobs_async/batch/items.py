@@ -57,9 +57,9 @@ class Outcome(StrEnum):
     UNKNOWN = "unknown"
     """An agent may have been started. The item is not sent again unless `Journal.resolve` says so."""
     TIMED_OUT = "timed_out"
-    """Its time ran out; the next run takes it up again."""
-    UNFINISHED = "unfinished"
-    """Its job can't be read; the next run takes it up again."""
+    """Its time ran out; the next run continues with it."""
+    ACTIVE = "active"
+    """Its job can't be read, and continues as far as known; the next run follows it."""
     ABANDONED = "abandoned"
     """A person withdrew it or gave it up, by `Journal.abandon`."""
 

@@ -29,7 +29,7 @@ _AGAIN_SECONDS: Final = 60.0  # until a job that could not be read is waited for
 _READING_SECONDS: Final = 30.0  # for a job whose end is told after a restart: without it, the journal knows enough
 _FIRST_RETRY_SECONDS: Final = 1.0  # after a callback that raised: most faults of a chat's server are over by then
 _LONGEST_RETRY_SECONDS: Final = 300.0  # so that the end of a long outage is noticed within five minutes
-_NO_ENDS: Final = (Outcome.UNFINISHED, Outcome.TIMED_OUT)
+_NO_ENDS: Final = (Outcome.ACTIVE, Outcome.TIMED_OUT)
 
 T = TypeVar("T")
 

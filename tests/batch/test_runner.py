@@ -66,7 +66,7 @@ async def test_each_its_own_fate(journal: Journal) -> None:
         **dict.fromkeys(["k1", "k2"], "unknown"),
         "k3": "failed",
         "k4": "archived",
-        **dict.fromkeys(["k5", "k6"], "unfinished"),
+        **dict.fromkeys(["k5", "k6"], "active"),
         **dict.fromkeys(["k8", "k9"], "completed"),
     }
     assert set(session.agents.values()) == {1}
@@ -341,7 +341,7 @@ async def test_settled_while_its_job_is_waited_for(journal: Journal) -> None:
         for key in ("k1", "k2", "k3"):
             await journal.abandon(key)
         found = {result.item.key: (str(result.outcome), result.error is None) async for result in results}
-    assert found.pop("k0") == ("unfinished", False)
+    assert found.pop("k0") == ("active", False)
     assert {outcome for outcome, _ in found.values()} == {"abandoned"}
     assert states(await journal.rows()) == {"k0": "active", **dict.fromkeys(found, "abandoned")}
 
@@ -629,11 +629,11 @@ class LossyError(Exception):
 
 
 async def test_unusual_ends_of_a_wait(file_journal: Journal) -> None:
-    """Whatever a `get_job` of the user's raises, a refused key too, its item is unfinished, and the run goes on."""
+    """Whatever a `get_job` of the user's raises, a refused key too, its item stays active, and the run goes on."""
     session = FakeSession()
     session.ends = {"p0": asyncio.CancelledError(), "p1": UnusualError(), "p2": LossyError(), "p3": AuthError(401)}
     results = {result.item.key: result for result in await run(session, items(5), file_journal)}
-    assert outcomes(results.values()) == {**dict.fromkeys(["k0", "k1", "k2", "k3"], "unfinished"), "k4": "completed"}
+    assert outcomes(results.values()) == {**dict.fromkeys(["k0", "k1", "k2", "k3"], "active"), "k4": "completed"}
     for key, error in (("k0", asyncio.CancelledError()), ("k1", UnusualError())):
         assert str(results[key].error) == f"get_job raised {error!r}"
     refs = [results[f"k{number}"].ref for number in range(4)]

@@ -352,7 +352,7 @@ async def _wait(item: ItemRun, target: AgentJob | JobRef) -> BatchResult:
     job_id = None if item.ref is None else item.ref.job_id
     outcome, item.row = await record_end(item.context.store, item.row.key, job_id, ended, item.polls)
     if isinstance(ended, AgentJob):
-        error = AgentJobsError("its item was given another job meanwhile") if outcome is Outcome.UNFINISHED else None
+        error = AgentJobsError("its item was given another job meanwhile") if outcome is Outcome.ACTIVE else None
         return BatchResult(item.item, outcome, ended, error, ended.ref, item.row)
     return item.result(outcome, ended, ended.last_job if isinstance(ended, WaitTimeoutError) else None)
 
@@ -399,8 +399,8 @@ async def record_end(
         recorded, outcome = await store.record_gone(key, ended, polls, of_job=job_id), Outcome.FAILED
     else:
         recorded = await store.record_error(key, ended, polls, of_job=job_id)
-        outcome = Outcome.TIMED_OUT if isinstance(ended, WaitTimeoutError) else Outcome.UNFINISHED
+        outcome = Outcome.TIMED_OUT if isinstance(ended, WaitTimeoutError) else Outcome.ACTIVE
     if recorded is not None:
         return outcome, recorded
     row = (await store.get_many([key]))[key]  # of the same end, where a commit was repeated
-    return Outcome.UNFINISHED if row.state.is_open else Outcome(row.state.value), row
+    return Outcome.ACTIVE if row.state.is_open else Outcome(row.state.value), row

@@ -81,7 +81,7 @@ def run_result(result: "BatchResult") -> Result:
     """Return how an item ended in this run."""
     job, error, row = result.job, result.error, result.row
     is_refused = row is None and result.outcome == "rejected"
-    outcome = Outcome.ACTIVE if result.outcome == "unfinished" else Outcome(result.outcome)
+    outcome = Outcome(result.outcome)
     is_recorded = row is not None and row.state.value == result.outcome.value
     recorded = row.error if row is not None and is_recorded else None  # the same, as every other output says it
     is_told = isinstance(error, CreateOutcomeUnknownError | WaitTimeoutError)  # by the commands at the end
