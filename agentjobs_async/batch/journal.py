@@ -60,7 +60,7 @@ class Journal:
                 directory that can be written, since SQLite makes files there.
             clock: The wall clock, in seconds since the epoch; `None` takes the process's clock for a file, and the
                 server's on PostgreSQL.
-            owner_timeout: On PostgreSQL, seconds without a heartbeat after which an owner is taken for dead, and
+            owner_timeout: On PostgreSQL, seconds without a heartbeat after which an owner counts as dead, and
                 the rows that it was sending become unknown. Give all owners the same.
 
         Raises:

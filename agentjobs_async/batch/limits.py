@@ -92,8 +92,8 @@ class FleetLimits:
         max_sending: How many creates each process has under way at once, up to 1,000,000,000.
         polls_per_second: How many polls may start per second, above 0; `None` for any number. The sessions of a process
             share it equally. On PostgreSQL the processes that poll share 95 % of it equally. One that comes polls
-            nothing until the others have given up its share, within a quarter of the seconds after which an owner is
-            taken for dead.
+            nothing until the others have given up its share, within a quarter of the seconds after which an owner
+            counts as dead.
 
     Raises:
         InvalidInputError: A setting is invalid.

@@ -7,7 +7,7 @@ from typing import Any, Final, Self
 
 from agentjobs_async import AgentJobsError, AgentJobsSession, InvalidInputError, JournalError
 from agentjobs_async._validation import checked_flag
-from agentjobs_async.batch._run.context import ItemRun, Phase
+from agentjobs_async.batch._run.context import Phase, RunningItem
 from agentjobs_async.batch._run.feed import Feed, Items
 from agentjobs_async.batch._run.item import run_item
 from agentjobs_async.batch._run.tasks import GRACE_SECONDS, ItemTasks, check_session_and_journal, noted_on, open_run
@@ -42,7 +42,7 @@ def run_batch(
     How each item ended is in the journal before its result is returned. So a later run on the same journal continues
     where this one stopped: planned items are sent, active ones are waited for, and items that were being sent when the
     process ended become `unknown`. Items whose rows ended in an earlier run give no result. A run gives one result of
-    an item: when you resolve it after its `unknown` result, the next run takes it up.
+    an item: when you resolve it after its `unknown` result, the next run continues with it.
 
     Whatever holds back the creates of one project does not affect the others: its rate, a 429, a 401 or 403, and an
     outage. After a 401 or 403 the items of the project stay planned, and the run ends with the `AuthError` when nothing
@@ -52,7 +52,7 @@ def run_batch(
     is refused. Leaving the block cancels no remote job: creates under way get up to 10 s for their answers, and the
     next run continues.
 
-    A limit that is left out, or is "kept", is taken from the journal, if `Journal.set_limits` or `agentjobs run` has
+    A limit that is left out, or is "kept", is that of the journal, if `Journal.set_limits` or `agentjobs run` has
     set it there; otherwise it has the default named below. A run changes none of the limits in the journal.
 
     Args:
@@ -238,7 +238,7 @@ class Batch(AsyncIterator[BatchResult]):
         await item_tasks.ended()
         await self._results.put(item_tasks.first_fault() or item_tasks.context.throttles.refusal or fault)
 
-    async def _run(self, item: ItemRun) -> None:
+    async def _run(self, item: RunningItem) -> None:
         try:
             result = await run_item(item)
             if result is not None:

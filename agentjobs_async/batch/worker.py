@@ -8,7 +8,7 @@ from typing import Final, Self
 
 from agentjobs_async import AgentJobsError, AgentJobsSession, InvalidInputError, JournalError
 from agentjobs_async._validation import checked_flag
-from agentjobs_async.batch._run.context import ItemRun, Phase
+from agentjobs_async.batch._run.context import Phase, RunningItem
 from agentjobs_async.batch._run.item import run_item
 from agentjobs_async.batch._run.tasks import GRACE_SECONDS, ItemTasks, check_session_and_journal, noted_on, open_run
 from agentjobs_async.batch._store.rows import BatchResult
@@ -117,7 +117,7 @@ class BatchWorker:
             InvalidInputError: The worker is not open, or one of the keys can be no key.
         """
         item_tasks, keys = self._open, checked_keys(keys)
-        await self.journal._store.take_back()
+        await self.journal._store.release_unanswered()
         rows = await self.journal._store.get_many(keys)
         to_do = [row for row in rows.values() if row.state in _TO_DO]
         if to_do and self.journal.is_shared:
@@ -180,7 +180,7 @@ class BatchWorker:
             return fault
         return self._open.context.unrecorded.unraised(fault) or fault
 
-    async def _run(self, item: ItemRun) -> None:
+    async def _run(self, item: RunningItem) -> None:
         try:
             result = await run_item(item)
         except JournalError:

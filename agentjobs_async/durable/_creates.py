@@ -8,7 +8,7 @@ from attrs import define, field
 
 from agentjobs_async import AgentJob, AgentJobsError, JobRef, JournalError, SessionClosedError
 from agentjobs_async.batch import JournalRow, State
-from agentjobs_async.batch._run.context import ItemRun, Phase
+from agentjobs_async.batch._run.context import Phase, RunningItem
 from agentjobs_async.batch._run.item import ItemCreate
 from agentjobs_async.batch._run.tasks import ItemTasks
 from agentjobs_async.durable._following import Following
@@ -67,7 +67,7 @@ class Creates:
             self._under_way[row.key].answer(abandoned_error(row))
             self._item_tasks.advance(Phase.NO_CREATES, self._item_tasks.tasks_of(row.key))
 
-    async def _run(self, item: ItemRun) -> None:
+    async def _run(self, item: RunningItem) -> None:
         create = self._under_way[item.key]
         try:
             while not await self._try_to_send(item, create):  # noqa: ASYNC110 - it sends; it does not look
@@ -78,11 +78,11 @@ class Creates:
                 SessionClosedError(f"closed; {item.key!r:.200} is in the journal, and continues at the next start")
             )
 
-    async def _try_to_send(self, item: ItemRun, create: _Create) -> bool:
+    async def _try_to_send(self, item: RunningItem, create: _Create) -> bool:
         """Send the create as soon as it may go; return false when it is to be tried again later."""
         store = self._item_tasks.context.store
         try:
-            await store.take_back()
+            await store.release_unanswered()
             await self._send(item, create)
             if item.over or item.phase >= Phase.NO_CREATES:
                 return True
@@ -98,10 +98,10 @@ class Creates:
         is_abandoned = row.state is State.ABANDONED
         create.answer(abandoned_error(row) if is_abandoned else self._following.entry(row))
         if mine:  # others may have sent or settled it
-            self._following.take_up(row)
+            self._following.follow(row)
         return row.state is not State.PLANNED  # else the server refuses the key at present; or another owner has it
 
-    async def _send(self, item: ItemRun, create: _Create) -> None:
+    async def _send(self, item: RunningItem, create: _Create) -> None:
         sending = ItemCreate(item)
         sent = await sending.run()
         if isinstance(sent, AgentJob):
@@ -116,7 +116,7 @@ class Creates:
             create.answer(entry_of(item.row))
             self._following.tell(item.row, item.state, error)
 
-    async def _hold_back(self, item: ItemRun, create: _Create, error: AgentJobsError) -> bool:
+    async def _hold_back(self, item: RunningItem, create: _Create, error: AgentJobsError) -> bool:
         """Answer a create that can't be sent or recorded at present; return whether it is over."""
         context = self._item_tasks.context
         if isinstance(error, JournalError) and (ref := context.unrecorded.ref_of(item.key)) is not None:
@@ -130,7 +130,7 @@ class Creates:
         return item.phase >= Phase.NO_CREATES
 
     async def _recorded(self, key: str, ref: JobRef) -> JournalRow | None:
-        """Record the id of a job, again until the journal takes it; return its row, `None` if others settled that."""
+        """Record the id of a job, again until the journal has it; return its row, `None` if others settled that."""
         while True:
             await asyncio.sleep(_HELD_SECONDS)
             try:
@@ -138,8 +138,8 @@ class Creates:
             except JournalError as error:
                 _logger.warning("the job of %r is recorded later: %s", key, error)
 
-    async def _record_late(self, item: ItemRun, ref: JobRef) -> None:
-        """Record a job that the journal could not take, as soon as it can, and follow it then."""
+    async def _record_late(self, item: RunningItem, ref: JobRef) -> None:
+        """Record a job that the journal could not record, as soon as it can, and follow it then."""
         item.set_state(State.ACTIVE)  # leaving cancels this at once, and raises an error that names the job
         with self._item_tasks.context.session._shutdown.recording() as recording:
             recording.add(ref)

@@ -116,7 +116,7 @@ class Following:
         followed = self._followed.get(row.key)
         return entry_of(row, None if followed is None else followed.job)
 
-    def take_up(self, row: JournalRow) -> None:
+    def follow(self, row: JournalRow) -> None:
         """Follow the job of an active row, or tell of the end of one that has ended, unless that is being done."""
         ref, known = ref_of_row(row), self._followed.get(row.key)
         if known is not None and (known.is_recorded or (known.state, known.ref) == (row.state, ref)):

@@ -35,7 +35,7 @@ OnEnd = Callable[[DurableEntry, AgentJob | Exception], Awaitable[object] | objec
 """What `on_end` of `DurableJobs` is: a plain or an async function of an entry, and of the ended job or an error."""
 
 _SWEEP_SECONDS: Final = 2.0  # until what was resolved, retried or abandoned is noticed
-_SWEEPS: Final = 4  # at least, in the time after which another owner is taken for dead
+_SWEEPS: Final = 4  # at least, in the time after which another owner counts as dead
 _PAGE_KEYS: Final = 500  # in one statement
 _RELEASING_SECONDS: Final = 1.0  # a database that does not answer must not hold up the end of the process
 _FIRST_LOOK_SECONDS, _LONGEST_LOOK_SECONDS = 0.05, 1.0  # at a row whose create another process is sending
@@ -292,7 +292,7 @@ class DurableJobs:
         for free in () if mine else await self._rows.take_over(0, key=item.key):
             row, mine = free, True
         if mine:
-            self._take_up(row)
+            self._continue_with(row)
         if not wait_for_create:
             return self._following.entry(row)
         answer = self._creates.answer_to(item.key)
@@ -322,7 +322,7 @@ class DurableJobs:
                 raise abandoned_error(row)
         return row
 
-    def _take_up(self, row: JournalRow) -> None:
+    def _continue_with(self, row: JournalRow) -> None:
         """Continue with a row of this owner where it is: in place of what was done for it before it was settled."""
         self._creates.withdraw(row)
         if self._creates.answer_to(row.key) is not None and row.state is not State.ABANDONED:
@@ -331,16 +331,16 @@ class DurableJobs:
             self._following.leave(row.key)
             self._creates.begin(row)
         else:
-            self._following.take_up(row)
+            self._following.follow(row)
 
     async def _take_over(self, *, own: bool) -> None:
         """Continue with all rows that no living owner follows, and with this owner's where `own` says so.
 
         A claim that was cancelled before its answer came leaves a row that is `sending`, and that nothing sends.
         """
-        own = bool(await self._store.take_back()) or own
+        own = bool(await self._store.release_unanswered()) or own
         async for row in Rows(partial(self._rows.take_over, own=own)):
-            self._take_up(row)
+            self._continue_with(row)
 
     async def _sweep(self) -> None:
         """Look, until cancelled, for rows that owners left, and for ends that were not told."""
@@ -365,17 +365,17 @@ class DurableJobs:
                 self._following.leave(row.key)
         else:
             async for row in Rows(self._rows.to_tell):
-                self._take_up(row)
+                self._continue_with(row)
 
     async def _leave_no_longer_followed(self) -> None:
-        """Leave what other processes follow: they took this one for dead, since its heartbeats had stopped."""
+        """Leave what other processes follow: for them this one counts as dead, since its heartbeats had stopped."""
         keys = iter([followed.key for followed in self._following.under_way()])
         while page := list(islice(keys, _PAGE_KEYS)):
             for key in await self._rows.no_longer_followed(page):
                 self._following.leave(key)
 
     def _life(self) -> int:
-        """Return what changes when this owner may have been taken for dead."""
+        """Return what changes when this owner may have counted as dead."""
         return 0 if self._opened.heartbeat is None else self._opened.heartbeat.life
 
     async def _leave(self, grace: float) -> None:

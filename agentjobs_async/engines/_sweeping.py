@@ -75,16 +75,16 @@ class Sweep:
         has just ended is not recorded yet.
         """
         jobs = self._app.job_manager
-        held: dict[int | None, Job] = {}
+        assigned: dict[int | None, Job] = {}
         for worker_id in tuple(self.worker_ids):
             found = list(await jobs.list_jobs_async(task=TASK, status="doing", worker_id=worker_id))
-            held |= {job.id: job for job in found if job.id not in self.running}
+            assigned |= {job.id: job for job in found if job.id not in self.running}
             if not found:
                 self.worker_ids.discard(worker_id)  # the next chunk that it runs brings it back
-        idle, self._idle = self._idle, frozenset(held)
+        idle, self._idle = self._idle, frozenset(assigned)
         for number in self._idle & idle:
             _logger.warning("a chunk that was assigned to this worker and not run is handed out again")
-            await jobs.retry_job(held[number])
+            await jobs.retry_job(assigned[number])
 
     async def _defer_unfollowed(self) -> None:
         """Hand out items that no living owner follows and that are in no open chunk.

@@ -155,26 +155,26 @@ async def work_off(
     connector = QueueConnector(worker.journal._opened.connect_arguments())
     async with _opened(connector) as app:
         sweep = Sweep(app, worker.journal, stalled_after)
-        worker_run = _WorkerRun(worker, stop or asyncio.Event(), sweep)
-        app.task(name=TASK, queue=QUEUE, retry=_UntilEnded(), pass_context=True)(worker_run.run)
+        runner = _ChunkRunner(worker, stop or asyncio.Event(), sweep)
+        app.task(name=TASK, queue=QUEUE, retry=_UntilEnded(), pass_context=True)(runner.run)
         sweeping = asyncio.create_task(sweep.run())
-        ending = asyncio.create_task(worker_run.fail_with_the_session())
+        ending = asyncio.create_task(runner.fail_with_the_session())
         try:
-            while not worker_run.stop.is_set():
-                await _work(app, connector, worker_run, chunks, stalled_after, polling)
+            while not runner.stop.is_set():
+                await _work(app, connector, runner, chunks, stalled_after, polling)
         finally:
             ending.cancel()
             await _cancel(sweeping, connector)
-    if worker_run.fault is not None:
-        raise worker_run.fault
+    if runner.fault is not None:
+        raise runner.fault
 
 
-class _WorkerRun:
-    """One run of a worker, from its start to its stop.
+class _ChunkRunner:
+    """Runs the chunks that a worker is given, from its start to its stop.
 
     Attributes:
-        stop: Stops the run when it is set.
-        fault: The error that stopped the run, because every other item would meet it as well; `None` without one.
+        stop: Stops the worker when it is set.
+        fault: The error that stopped it, because every other item would meet it as well; `None` without one.
     """
 
     def __init__(self, worker: BatchWorker, stop: asyncio.Event, sweep: Sweep) -> None:
@@ -252,7 +252,7 @@ async def _make_queue(app: App) -> None:
 
 
 async def _work(
-    app: App, connector: QueueConnector, worker_run: _WorkerRun, chunks: int, stalled_after: float, polling: float
+    app: App, connector: QueueConnector, runner: _ChunkRunner, chunks: int, stalled_after: float, polling: float
 ) -> None:
     """Run Procrastinate's worker until `stop` is set, or until it fails, as it does when the database is gone."""
     working = asyncio.create_task(
@@ -267,19 +267,19 @@ async def _work(
             stalled_worker_timeout=stalled_after,
         )
     )
-    stopping = asyncio.create_task(worker_run.stop.wait())
+    stopping = asyncio.create_task(runner.stop.wait())
     try:
         await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
     finally:
         stopping.cancel()
         if not working.done():
-            worker_run.worker.start_closing()
+            runner.worker.start_closing()
             await _cancel(working, connector)
     if working.done() and not working.cancelled() and (fault := working.exception()) is not None:
         _logger.warning("the queue was lost; the worker reconnects: %s", error_text(fault))
-    if not worker_run.stop.is_set():
+    if not runner.stop.is_set():
         with suppress(TimeoutError):
-            await asyncio.wait_for(worker_run.stop.wait(), _RECONNECT_SECONDS)
+            await asyncio.wait_for(runner.stop.wait(), _RECONNECT_SECONDS)
 
 
 async def _cancel(task: asyncio.Task[None], connector: QueueConnector) -> None:

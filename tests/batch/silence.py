@@ -14,13 +14,13 @@ from agentjobs_async.batch._store.heartbeat import Heartbeat, _Instant
 from tests.postgresql import execute
 
 NEVER: Final = 600.0
-"""Seconds until an owner is taken for dead: longer than any machine stands still within a test."""
+"""Seconds until an owner counts as dead: longer than any machine stands still within a test."""
 LONG_AGO: Final = _Instant(boot=float("-inf"), wall=float("-inf"))
 
 
 @contextmanager
 def server_is_up() -> Iterator[None]:
-    """Let the server count as up for long: after its start, no owner is taken for dead for a time."""
+    """Let the server count as up for long: after its start, no owner counts as dead for a time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(statements, "server_is_up_for", lambda _: true())
         yield

@@ -316,7 +316,7 @@ class UnusualError(BaseException):
 
 
 async def test_a_job_that_is_gone(file_journal: Journal) -> None:
-    """A job that is gone, or not there beyond its grace, ends its row as failed, which no later run takes up."""
+    """A job that is gone, or not there beyond its grace, ends its row as failed; no later run waits for it."""
     session = FakeSession()
     session.ends = {"p0": NotFoundError(404), "p1": NotFoundError(410)}
     results = {result.item.key: result for result in await run(session, items(3), file_journal)}
@@ -602,8 +602,8 @@ async def test_interrupted_items_are_told_once(location: str) -> None:
 
 
 @pytest.mark.parametrize("resolution", [{"job_id": "job_k3"}, {"send_again": True}], ids=str)
-async def test_resolved_after_it_was_told(path: Path, resolution: dict[str, Any]) -> None:
-    """An item that is resolved once a run has told it as unknown gives no second result; the next run takes it up."""
+async def test_resolved_after_its_unknown_result(path: Path, resolution: dict[str, Any]) -> None:
+    """An item that is resolved after its unknown result gives no second one; the next run continues with it."""
     async with Journal.open(path) as journal:
         await journal.add(items(4))
         for key in ("k0", "k1", "k3"):

@@ -130,7 +130,7 @@ async def test_item_of_another_process(session: AgentJobsSession, journals: tupl
 async def test_owner_that_was_silent(
     emulator: Emulator, session: AgentJobsSession, journals: tuple[Journal, Journal]
 ) -> None:
-    """An owner that was taken for dead leaves its jobs, once it goes on, to the one that has taken them over."""
+    """An owner that counted as dead leaves its jobs, once it goes on, to the one that has taken them over."""
     first, second = Listener(), Listener()
     async with (
         emulator.session(project_id="docs") as others,
@@ -195,7 +195,7 @@ async def test_create_of_an_owner_that_leaves(journals: tuple[Journal, Journal],
 
 
 async def test_create_that_was_taken_for_unknown(journals: tuple[Journal, Journal]) -> None:
-    """A create that is answered after its owner was taken for dead: unknown is told first, then the end of its job."""
+    """A create that is answered after its owner counted as dead: unknown is told first, then the end of its job."""
     first, second = Listener(), Listener()
     async with (
         HeldEmulator(speed=20) as emulator,

@@ -28,7 +28,7 @@ from agentjobs_async.testing._session import EmulatorSession
 GATE: Final = 4
 """The most creates under way at once in one worker."""
 NEVER: Final = 600.0
-"""Seconds until a worker is taken for dead: longer than any machine stands still within a test."""
+"""Seconds until a worker counts as dead: longer than any machine stands still within a test."""
 POINTS: Final[dict[str, tuple[type, str, str]]] = {
     "before it runs a chunk": (BatchWorker, "run", "before"),
     "before it claims": (RowStore, "claim", "before"),

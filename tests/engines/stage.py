@@ -71,7 +71,7 @@ class Client:
         return Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 
     async def is_known(self) -> bool:
-        """Return whether it has given a sign of life since it was taken for dead."""
+        """Return whether it has given a sign of life since it counted as dead."""
         return execute(self._location, f"SELECT 1 FROM agentjobs_owners WHERE {self._owner}") != []  # noqa: S608 - our own number
 
     async def ended(self) -> int:

@@ -37,7 +37,7 @@ def limits_of(count: int, limit: float) -> list[PollLimits]:
 
 
 class Owner:
-    """A process that may be taken for dead."""
+    """A process that may count as dead."""
 
     is_sure = False
 

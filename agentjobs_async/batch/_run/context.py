@@ -65,7 +65,7 @@ class RunContext:
 
 
 @define(eq=False)
-class ItemRun:
+class RunningItem:
     """One item under way.
 
     Attributes:
@@ -98,8 +98,8 @@ class ItemRun:
     failures: int = 0
 
     @classmethod
-    def of(cls, row: JournalRow, context: RunContext, item: BatchItem) -> "ItemRun":
-        """Return the run of an item whose row is planned or active."""
+    def of(cls, row: JournalRow, context: RunContext, item: BatchItem) -> "RunningItem":
+        """Return the item of a row that is planned or active, which takes part in the run from now on."""
         ref = None if row.job_id is None else JobRef(row.project_id, row.job_id)
         slot = context.slots.enter(row.project_id)
         return cls(row, item, context, row.state, asyncio.get_running_loop().time(), slot, ref)

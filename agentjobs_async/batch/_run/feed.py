@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from agentjobs_async import InvalidInputError, JournalError
 from agentjobs_async.batch._planning import Planner
-from agentjobs_async.batch._run.context import ItemRun, Phase
+from agentjobs_async.batch._run.context import Phase, RunningItem
 from agentjobs_async.batch._run.tasks import ItemTasks
 from agentjobs_async.batch._store.row_store import RowStore
 from agentjobs_async.batch._store.rows import BatchResult, JournalRow
@@ -109,28 +109,28 @@ class PlannedRows:
 
 
 class _Iterator:
-    """Takes items from an iterator."""
+    """Reads items from an iterator."""
 
     def __init__(self, iterator: Iterator[BatchItem]) -> None:
         self._iterator = iterator
 
-    async def take(self, most: int) -> tuple[list[BatchItem], BaseException | None]:
+    async def read(self, most: int) -> tuple[list[BatchItem], BaseException | None]:
         """Return up to `most` items, none at the end, and the iterator's own error, which comes after them."""
-        taken: list[BatchItem] = []
+        found: list[BatchItem] = []
         try:
-            taken.extend(islice(self._iterator, most))
+            found.extend(islice(self._iterator, most))
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:  # noqa: BLE001 - it comes out of the iteration, after the items
-            return taken, error
-        return taken, None
+            return found, error
+        return found, None
 
     async def aclose(self) -> None:
         """Do nothing: the iterator belongs to the caller."""
 
 
 class _AsyncIterator:
-    """Takes what an async iterable has at hand, read by a task of its own: one item for each page would be slow."""
+    """Reads what an async iterable has at hand, found by a task of its own: one item for each page would be slow."""
 
     def __init__(self, items: AsyncIterable[BatchItem]) -> None:
         self._found: list[BatchItem] = []
@@ -138,19 +138,19 @@ class _AsyncIterator:
         self._closed = False
         self._wanted = asyncio.Event()
         self._arrived = asyncio.Event()
-        self._task = asyncio.create_task(self._read(items))
+        self._task = asyncio.create_task(self._collect(items))
 
-    async def take(self, most: int) -> tuple[list[BatchItem], BaseException | None]:
+    async def read(self, most: int) -> tuple[list[BatchItem], BaseException | None]:
         """Wait for an item; return up to `most` that have come, none at the end, and the iterable's own error."""
         self._most = most
         self._wanted.set()
         await self._arrived.wait()
-        taken, self._found = self._found[:most], self._found[most:]
+        found, self._found = self._found[:most], self._found[most:]
         if self._found or not self._task.done():
             if not self._found:
                 self._arrived.clear()
-            return taken, None
-        return taken, asyncio.CancelledError() if self._task.cancelled() else self._task.exception()
+            return found, None
+        return found, asyncio.CancelledError() if self._task.cancelled() else self._task.exception()
 
     async def aclose(self) -> None:
         """Cancel the task that reads; leave it behind after 10 s, if it has swallowed its cancellation."""
@@ -158,7 +158,7 @@ class _AsyncIterator:
         self._task.cancel()
         await asyncio.wait([self._task], timeout=_LEAVING_SECONDS)
 
-    async def _read(self, items: AsyncIterable[BatchItem]) -> None:
+    async def _collect(self, items: AsyncIterable[BatchItem]) -> None:
         try:
             await self._wanted.wait()
             async for item in items:
@@ -195,7 +195,7 @@ class Feed:
         item_tasks: ItemTasks,
         items: Items,
         limit: int | None,
-        run: Callable[[ItemRun], Coroutine[Any, Any, None]],
+        run: Callable[[RunningItem], Coroutine[Any, Any, None]],
         deliver: Callable[[BatchResult], Awaitable[None]],
     ) -> None:
         self._item_tasks = item_tasks
@@ -286,15 +286,15 @@ class Feed:
     async def _new(self, last: int) -> _Rows:
         """Plan items as there is room, and yield their rows, and the results of those that are invalid.
 
-        An item that has a row of an earlier run, of a number up to `last`, is left out: the run takes up that row
-        anyway, or it has ended.
+        An item that has a row of an earlier run, of a number up to `last`, is left out: the run continues with
+        that row anyway, or it has ended.
         """
         reader = _Iterator(iter(self._items)) if isinstance(self._items, Iterable) else _AsyncIterator(self._items)
         planner = Planner(self._context.store, self._context.session.project_id)
         size = 1
         try:
             while True:
-                found, fault = await self._take(reader, min(max(size, self._room(), 1), _MOST_AHEAD_ITEMS))
+                found, fault = await self._read_items(reader, min(max(size, self._room(), 1), _MOST_AHEAD_ITEMS))
                 plan = await planner.plan(found)
                 for item, error in plan.invalid:
                     yield BatchResult(item, Outcome.REJECTED, None, error)
@@ -311,12 +311,12 @@ class Feed:
         finally:
             await reader.aclose()
 
-    async def _take(
+    async def _read_items(
         self, reader: _Iterator | _AsyncIterator, most: int
     ) -> tuple[list[BatchItem], BaseException | None]:
         silence = asyncio.get_running_loop().call_later(_SILENCE_SECONDS, self._set_silent, True)
         try:
-            return await reader.take(most)
+            return await reader.read(most)
         finally:
             silence.cancel()
             self._set_silent(False)

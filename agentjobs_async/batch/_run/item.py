@@ -24,7 +24,7 @@ from agentjobs_async import (
     SessionClosedError,
     WaitTimeoutError,
 )
-from agentjobs_async.batch._run.context import ItemRun, Phase
+from agentjobs_async.batch._run.context import Phase, RunningItem
 from agentjobs_async.batch._run.throttle import Permit
 from agentjobs_async.batch._store.heartbeat import Lease
 from agentjobs_async.batch._store.row_store import NoRoom, RowStore
@@ -110,14 +110,14 @@ class Ended:
 class ItemCreate:
     """The create of an item, tried until it is answered for good or the item is to go no further."""
 
-    item: ItemRun
+    item: RunningItem
     _lease: Lease | None = field(default=None, init=False)
 
     async def run(self) -> AgentJob | Ended:
         """Return the job, whose id is in the journal then; send the create as often as no agent was started for sure.
 
         Raises:
-            JournalError: The journal can't be written. A job id that it could not take is logged.
+            JournalError: The journal can't be written. A job id that it could not record is logged.
             NotSentError: The server's certificate is not trusted, or the proxy refuses.
             SessionClosedError: The session was closed.
         """
@@ -131,10 +131,10 @@ class ItemCreate:
 
         This is the order of a create in a batch; no step may change places:
 
-        1. The throttle of the project, then a slot of `max_active`: an item that waits for its project holds nothing
+        1. The throttle of the project, then a slot of `max_active`: an item that waits for its project has nothing
            that an item of another project needs, neither a slot nor a part of a rate for all.
         2. The throttle of all projects.
-        3. A slot of `max_sending`. It comes last of what is waited for and is held until the outcome is durable, since
+        3. A slot of `max_sending`. It comes last of what is waited for and is kept until the outcome is durable, since
            it bounds what one crash leaves unknown.
         4. The durable claim: after a crash, a row that may have been sent is `sending`, never `planned`.
         5. Once more, whether creates or the run were held back meanwhile, and whether the claim is still certain to be
@@ -174,7 +174,7 @@ class ItemCreate:
         if not self._may_go(permit):
             await self._plan_again(claimed, None)
             return None
-        if lease is not None and not lease.holds():
+        if lease is not None and not lease.is_valid():
             await self._plan_late(claimed)
             return None
         answer = await self._create(permit)
@@ -191,7 +191,7 @@ class ItemCreate:
         return permit.is_current and self.item.phase is Phase.RUNNING
 
     async def _plan_late(self, claim: str) -> None:
-        """Release a claim whose owner may have been taken for dead since it was asked for; it is asked for anew."""
+        """Release a claim whose owner may have counted as dead since it was asked for; it is asked for anew."""
         _logger.warning("%r was claimed too late to be sent; the journal answers slowly", self.item.row.key)
         await self._plan_again(claim, None)
         self._defer(_LATE)
@@ -213,7 +213,7 @@ class ItemCreate:
                 timeout=min(self.item.timeout, _LONGEST_CREATE_SECONDS),
                 label=self.item.row.item_key,  # of a retry too: its own key may be longer than a label
                 retry=False,  # here a 429, or a dead network, holds creates back
-                **(dict[str, Any]() if self._lease is None else {"before_send": self._lease.holds}),
+                **(dict[str, Any]() if self._lease is None else {"before_send": self._lease.is_valid}),
             )
         except Exception as error:  # noqa: BLE001 - whatever it is, the row has to say so
             failure = classify(error)
@@ -321,14 +321,14 @@ def _now() -> float:
     return asyncio.get_running_loop().time()
 
 
-async def run_item(item: ItemRun) -> BatchResult | None:
+async def run_item(item: RunningItem) -> BatchResult | None:
     """Return the result of an item; `None` when another owner has the row, or when nothing more is to be done.
 
     The latter leaves it planned where the server refuses the creates of its project. An item whose row was abandoned
     before it was sent has the outcome `abandoned`.
 
     Raises:
-        JournalError: The journal can't be written. A job id that it could not take is logged.
+        JournalError: The journal can't be written. A job id that it could not record is logged.
         NotSentError: The server's certificate is not trusted, or the proxy refuses.
         SessionClosedError: The session was closed.
     """
@@ -347,7 +347,7 @@ async def run_item(item: ItemRun) -> BatchResult | None:
         item.over = True
 
 
-async def _wait(item: ItemRun, target: AgentJob | JobRef) -> BatchResult:
+async def _wait(item: RunningItem, target: AgentJob | JobRef) -> BatchResult:
     ended = await result_of(_watch(item, target))
     job_id = None if item.ref is None else item.ref.job_id
     outcome, item.row = await record_end(item.context.store, item.row.key, job_id, ended, item.polls)
@@ -357,7 +357,7 @@ async def _wait(item: ItemRun, target: AgentJob | JobRef) -> BatchResult:
     return item.result(outcome, ended, ended.last_job if isinstance(ended, WaitTimeoutError) else None)
 
 
-async def _watch(item: ItemRun, target: AgentJob | JobRef) -> AgentJob:
+async def _watch(item: RunningItem, target: AgentJob | JobRef) -> AgentJob:
     timeout = None if item.timeout == inf else item.timeout
     item.watch = item.context.session.watch(target, timeout=timeout)
     return await item.watch

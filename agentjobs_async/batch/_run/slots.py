@@ -31,7 +31,7 @@ _Kept = list[tuple[float, int, asyncio.TimerHandle]]  # a heap: loop time of the
 class Slots:
     """Bound how many items have an agent at once.
 
-    An item that waits for its create holds no slot, so that a project that is held back keeps none from another one.
+    An item that waits for its create has no slot, so that a project that is held back keeps none from another one.
     An unknown item keeps its slot for a time, since its agent may be at work. For its own project such a slot counts
     whole; for any other project all of them together count as half of `count` at most, so that an outage of one project
     does not stop the others.

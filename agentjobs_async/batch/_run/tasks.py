@@ -15,7 +15,7 @@ from attrs import evolve
 from agentjobs_async import AgentJobsError, AgentJobsSession, InvalidInputError, JournalError
 from agentjobs_async._loop.tasks import until_done
 from agentjobs_async.batch._learning import begin_learning
-from agentjobs_async.batch._run.context import ItemRun, Phase, RunContext
+from agentjobs_async.batch._run.context import Phase, RunContext, RunningItem
 from agentjobs_async.batch._run.slots import Slots
 from agentjobs_async.batch._run.throttle import REFUSED_SECONDS, throttles_of
 from agentjobs_async.batch._service import settle_service
@@ -118,7 +118,7 @@ async def open_run(
     kept = await store.limits()
     limits, count = _limits_of(kind, kept, in_force(kept, settings), is_shared=journal.is_shared)
     await begin_learning(session, store, wanted=learn)
-    await store.take_back()
+    await store.release_unanswered()
     refused_for = inf if kind == "batch" else REFUSED_SECONDS
     throttles = await throttles_of(store, limits.create_rate, refused_for=refused_for)
     slots, sending = Slots(count), asyncio.Semaphore(limits.max_sending)
@@ -159,28 +159,28 @@ class ItemTasks:
         self.faults: list[Exception] = []
         self.outcomes: Counter[Outcome] = Counter()
         self._loop = asyncio.get_running_loop()
-        self._runs: dict[asyncio.Task[None], ItemRun] = {}
+        self._running: dict[asyncio.Task[None], RunningItem] = {}
         self._helpers: dict[asyncio.Task[None], Phase] = {}
 
     def __len__(self) -> int:
-        return len(self._runs)
+        return len(self._running)
 
     def begin(
         self,
         row: JournalRow,
-        work: Callable[[ItemRun], Coroutine[Any, Any, None]],
+        work: Callable[[RunningItem], Coroutine[Any, Any, None]],
         caller_context: Context | None = None,
         *,
         item: BatchItem | None = None,
     ) -> asyncio.Task[None]:
         """Start an item that is planned or active, in a copy of `caller_context` or the current context.
 
-        Its result names `item`; `None` takes the item that the row holds.
+        Its result names `item`; `None` stands for the row's own.
         """
-        run = ItemRun.of(row, self.context, item or row.item)
-        run.phase = self.phase
-        task = asyncio.create_task(work(run), context=None if caller_context is None else caller_context.copy())
-        self._runs[task] = run
+        running = RunningItem.of(row, self.context, item or row.item)
+        running.phase = self.phase
+        task = asyncio.create_task(work(running), context=None if caller_context is None else caller_context.copy())
+        self._running[task] = running
         task.add_done_callback(self._on_end)
         return task
 
@@ -191,7 +191,7 @@ class ItemTasks:
         return task
 
     def _on_end(self, task: asyncio.Task[None]) -> None:
-        item = self._runs.pop(task)
+        item = self._running.pop(task)
         item.end()
         self.context.store.leave_claim(item.row.key, item.claim)
         if not task.cancelled():
@@ -199,7 +199,7 @@ class ItemTasks:
 
     def tasks_of(self, key: str) -> list[asyncio.Task[None]]:
         """Return the tasks of the items under way that have this key: at most one, unless sets of keys overlap."""
-        return [task for task, item in self._runs.items() if item.key == key]
+        return [task for task, item in self._running.items() if item.key == key]
 
     def active(self) -> list[ActiveItem]:
         """Return the items under way, the oldest first."""
@@ -220,7 +220,7 @@ class ItemTasks:
 
     def counts(self) -> BatchStats:
         """Return how many items are where, without the rest of a snapshot. It may be asked in any thread."""
-        states = Counter(item.state for item in tuple(self._runs.values()) if not item.over)
+        states = Counter(item.state for item in tuple(self._running.values()) if not item.over)
         active = states[State.SENDING] + states[State.ACTIVE]
         return BatchStats(states[State.PLANNED], active, None, MappingProxyType(dict(self.outcomes)), stopped=False)
 
@@ -234,8 +234,8 @@ class ItemTasks:
 
     async def ended(self) -> None:
         """Wait until all items that have begun so far have ended."""
-        if self._runs:
-            await asyncio.wait(list(self._runs))
+        if self._running:
+            await asyncio.wait(list(self._running))
 
     async def record_seen(self, under_way: Callable[[], Iterable[Polled]] | None = None) -> None:
         """Record each minute, until cancelled, which jobs were seen since: of items, or of what `under_way` gives."""
@@ -273,8 +273,8 @@ class ItemTasks:
             for helper, cancelled_from in self._helpers.items():
                 if cancelled_from <= phase and helper is not current:
                     helper.cancel()
-        for task in list(self._runs) if tasks is None else tasks:
-            if (item := self._runs.get(task)) is not None:
+        for task in list(self._running) if tasks is None else tasks:
+            if (item := self._running.get(task)) is not None:
                 item.phase = max(item.phase, phase)
                 if item.cancelled_from <= phase:
                     task.cancel()
@@ -289,7 +289,7 @@ class ItemTasks:
         """
         self.context.slots.close()
         self.advance(Phase.LEFT)
-        sending = [task for task, item in self._runs.items() if item.state is State.SENDING]
+        sending = [task for task, item in self._running.items() if item.state is State.SENDING]
         try:
             if sending:
                 await asyncio.wait(sending, timeout=grace)
@@ -321,8 +321,8 @@ class ItemTasks:
         A claim that is cut off had no answer: nothing was sent under it, and its row may be another owner's. A source
         that swallows its cancellation is left behind.
         """
-        sending = [item for item in self._runs.values() if item.state is State.SENDING]  # before it is cancelled
-        left = [*self._runs, *self._helpers]
+        sending = [item for item in self._running.values() if item.state is State.SENDING]  # before it is cancelled
+        left = [*self._running, *self._helpers]
         self.advance(Phase.CUT)
         try:
             if left:
@@ -333,7 +333,7 @@ class ItemTasks:
         finally:
             await self._record_cut(sending, _SETTLING_SECONDS if grace else _CANCELLED_SECONDS)
 
-    async def _record_cut(self, sending: list[ItemRun], seconds: float) -> None:
+    async def _record_cut(self, sending: list[RunningItem], seconds: float) -> None:
         """Record what became of creates that are cut off, within so many seconds; half a second once cancelled."""
         recording = asyncio.create_task(self._leave_claims(sending))
         try:
@@ -342,19 +342,19 @@ class ItemTasks:
             await until_done({asyncio.create_task(asyncio.wait([recording], timeout=_CANCELLED_SECONDS))})
             raise
         finally:
-            recording.cancel()  # the next `take_back` makes a row unknown that stays `sending`
+            recording.cancel()  # the next `release_unanswered` makes a row unknown that stays `sending`
             await until_done({recording})
 
-    async def _leave_claims(self, sending: list[ItemRun]) -> None:
+    async def _leave_claims(self, sending: list[RunningItem]) -> None:
         store = self.context.store
         for item in sending:
             store.leave_claim(item.row.key, item.claim)
         # At once as well as after `flush`, which may have to wait for a claim that waits for another owner's.
-        await asyncio.gather(store.take_back(), store.flush(), return_exceptions=True)
+        await asyncio.gather(store.release_unanswered(), store.flush(), return_exceptions=True)
 
-    def under_way(self) -> list[ItemRun]:
+    def under_way(self) -> list[RunningItem]:
         """Return the items that have begun and not ended."""
-        return [item for item in self._runs.values() if not item.over]
+        return [item for item in self._running.values() if not item.over]
 
     def _waiting_projects(self) -> set[str]:
         return {item.slot.project for item in self.under_way() if item.state is State.PLANNED}

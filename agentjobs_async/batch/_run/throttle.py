@@ -161,11 +161,11 @@ class CreateThrottle:
         self._held_until = max(self._held_until, self._clock() + seconds)
         self._changed.set()
 
-    def count_unknown(self, taken: int, reason: Exception, retry_after: float) -> bool:
+    def count_unknown(self, holds: int, reason: Exception, retry_after: float) -> bool:
         """Count a create that may have started an agent; return whether it begins an outage.
 
         Args:
-            taken: What `take` returned for it. Creates that were under way before do not lengthen the delay.
+            holds: What `take` returned for it. Creates that were under way before do not lengthen the delay.
             reason: Its error.
             retry_after: Seconds that the server asked for with it; 0 when it did not.
         """
@@ -173,7 +173,7 @@ class CreateThrottle:
         if self._unknown_in_a_row < _UNKNOWN_IN_A_ROW and not self._one_at_a_time:
             return False
         begins, self._one_at_a_time, self._probe_reason = not self._one_at_a_time, True, reason
-        if taken == self.holds:
+        if holds == self.holds:
             self._probe_delay = min(max(2 * self._probe_delay, _FIRST_PROBE_SECONDS), _LONGEST_PROBE_SECONDS)
         self._probe_at = max(self._probe_at, self._clock() + self._probe_delay)
         # Kept apart from the delay, which a late definite answer ends: what a server asks for holds in any case.

@@ -1,4 +1,4 @@
--- A claim of a shared journal is one call, and one transaction: the lock that all claims share never waits for a client.
+-- A claim of a shared journal is one call, and one transaction: the lock that all claims share waits for no client.
 -- Each statement below sees what was committed before it began; that needs VOLATILE, and READ COMMITTED.
 -- Times are seconds since the epoch by the database's clock, or by `given_now`.
 
@@ -17,7 +17,7 @@ CREATE INDEX IF NOT EXISTS agentjobs_items_by_project ON agentjobs_items (projec
 CREATE OR REPLACE FUNCTION agentjobs_room(
     its_project text, given_now double precision, OUT wait double precision, OUT of_project text
 ) LANGUAGE plpgsql VOLATILE AS $$
--- Return after how many seconds a create of a project may go, null for now; `of_project` where only that one has to wait.
+-- Return after how many seconds a create of a project may go, null for now; `of_project` where only that one waits.
 DECLARE
     skew constant double precision := 60; -- what lies further ahead was recorded by a wrong clock
     retry constant double precision := 0.5; -- until a slot may be free, which nobody can foretell
@@ -126,7 +126,7 @@ SET lock_timeout = '1s'
 SET enable_seqscan = off -- statistics that are out of date must not make it read all rows
 SET jit = off
 AS $$
--- Make a planned row `sending` as far as the limits leave room: return how many rows were claimed, and `agentjobs_room`.
+-- Make a planned row `sending` where the limits leave room: return how many rows were claimed, and `agentjobs_room`.
 DECLARE
     planned_project text;
     moment double precision;
@@ -182,16 +182,17 @@ END
 $$;
 
 CREATE OR REPLACE FUNCTION agentjobs_share_polls(
-    its_owner text, held double precision, patience double precision, used double precision, given_now double precision,
+    its_owner text, in_use double precision, patience double precision, used double precision,
+    given_now double precision,
     OUT share double precision, OUT number bigint, OUT pollers bigint, OUT moment double precision
 ) LANGUAGE plpgsql VOLATILE
 SET lock_timeout = '2s'
 AS $$
 -- Return the share of an owner, in polls per second, null for any number; its number among the polling owners, from 0,
--- null while it keeps what it held; how many there are; the time. `held` is what it has used until now, `used` the part
--- of the limit that is shared out. The shares that are recorded never exceed the limit, unless it was lowered: a share
--- grows only to its full size, and only once the others have given up enough for that. What an owner gives up is
--- recorded by its next call, when it is not in use any more.
+-- null while it keeps what it has in use; how many there are; the time. `in_use` is what it has used until now, `used`
+-- the part of the limit that is shared out. The shares that are recorded never exceed the limit, unless it was lowered:
+-- a share grows only to its full size, and only once the others have given up enough for that. What an owner gives up
+-- is recorded by its next call, when it is not in use any more.
 DECLARE
     polls_of_all double precision;
     of_others double precision;
@@ -208,14 +209,14 @@ BEGIN
         WHERE polls IS NOT NULL AND owner <> its_owner AND (seen_at >= moment - patience OR NOT server_is_up);
     share := polls_of_all / pollers;
     -- A millionth is for sums that are rounded.
-    IF share > held AND share > polls_of_all * 1.000001 - of_others THEN
-        share := held;
+    IF share > in_use AND share > polls_of_all * 1.000001 - of_others THEN
+        share := in_use;
         number := NULL;
     END IF;
-    UPDATE agentjobs_owners SET polls = greatest(coalesce(share, 0), held) WHERE owner = its_owner;
+    UPDATE agentjobs_owners SET polls = greatest(coalesce(share, 0), in_use) WHERE owner = its_owner;
     moment := coalesce(given_now, date_part('epoch', clock_timestamp())); -- again: writing takes its time
 EXCEPTION WHEN lock_not_available THEN
-    share := held;
+    share := in_use;
     number := NULL;
 END
 $$;

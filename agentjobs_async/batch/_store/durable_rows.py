@@ -28,7 +28,7 @@ class DurableRows:
 
     Args:
         store: The journal's rows.
-        patience: Seconds without a heartbeat after which another owner is taken for dead; `None` where there can be
+        patience: Seconds without a heartbeat after which another owner counts as dead; `None` where there can be
             no other one, as with a file.
         tells: Whether this owner tells of ends; else it leaves them to others.
     """

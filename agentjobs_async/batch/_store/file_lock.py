@@ -15,7 +15,7 @@ _NO_LOCKS: Final = frozenset({errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP})
 """The errors of a file system that can't lock files."""
 _ACQUIRE_SECONDS: Final = 0.2  # for which a new owner tries: `is_owned` of another process holds the lock for a moment
 _RETRY_SECONDS: Final = 0.01  # between two tries
-_held: Final[dict[Path, int]] = {}  # the files that were locked here, each with the process: a fork copies this
+_locked: Final[dict[Path, int]] = {}  # the files that were locked here, each with the process: a fork copies this
 
 
 class FileLock:
@@ -39,7 +39,7 @@ class FileLock:
         try:
             self._lock.acquire(timeout=_ACQUIRE_SECONDS, poll_interval=_RETRY_SECONDS)
             self._files[beside] = _identity(beside)
-            _held[beside] = os.getpid()
+            _locked[beside] = os.getpid()
         except filelock.Timeout:
             fault = _owned(path, beside)
         except OSError as error:
@@ -67,7 +67,7 @@ class FileLock:
                 words = "was moved, removed or replaced; nothing more is sent, since another owner may use it now"
                 raise JournalError(f"journal: {path.name} {words}", "locked")
 
-    def holds(self, path: Path) -> bool:
+    def is_of(self, path: Path) -> bool:
         """Return whether the journal and its log are still where they were, so that it can be opened again."""
         self._watch_log()
         known = {path, log_of(path)} & self._files.keys()
@@ -81,7 +81,7 @@ class FileLock:
 
     def release(self) -> None:
         """Release the journal to the next owner."""
-        _held.pop(Path(self._lock.lock_file), None)
+        _locked.pop(Path(self._lock.lock_file), None)
         self._lock.release()
 
 
@@ -108,7 +108,7 @@ def _lock_of(beside: Path) -> filelock.BaseFileLock:
 
 def _owned(path: Path, beside: Path) -> JournalError:
     words = "another process owns it, such as a run: wait until that has ended, or read it with read_only=True"
-    if _held.get(beside) == os.getpid():
+    if _locked.get(beside) == os.getpid():
         words = "this process has it open already: use that Journal, close it first, or read it with read_only=True"
     return JournalError(f"journal {path.name}: {words} ({beside.name} is locked)", "locked")
 

@@ -17,7 +17,7 @@ from agentjobs_async.batch._store.schema import OWNERS, Moment
 from agentjobs_async.batch._store.writer import Database
 
 _BEATS: Final = 4  # within the patience: some may get lost
-_LONGEST_GAP_SECONDS: Final = 7.5  # who does not know the patience, as a move, takes an owner for dead after 30 s
+_LONGEST_GAP_SECONDS: Final = 7.5  # for who does not know the patience, as a move, an owner counts as dead after 30 s
 _ANSWERED_WITHIN: Final = 0.5  # of the patience: a beat that takes longer is begun anew, over a new connection
 _SURE_FOR: Final = 0.75  # of the patience: the rest is for clocks that run unequally, and for bytes on their way
 _CLAIMED_WITHIN: Final = 0.5  # of the patience: a claim is sent no later than this after it was asked for
@@ -53,8 +53,8 @@ class Lease:
         self._life = heartbeat.life
         self._asked = _Instant()
 
-    def holds(self) -> bool:
-        """Return whether no other owner has taken this one for dead since, or will within the next seconds."""
+    def is_valid(self) -> bool:
+        """Return whether this owner has not counted as dead for any other since, nor will within the next seconds."""
         heartbeat = self._heartbeat
         in_time = self._asked.age() < heartbeat.patience * _CLAIMED_WITHIN
         return in_time and heartbeat.is_sure and heartbeat.life == self._life
@@ -66,9 +66,9 @@ class Heartbeat:
     It has a connection of its own: no heartbeat waits for anything else that the owner does.
 
     Attributes:
-        patience: Seconds without a heartbeat after which an owner is taken for dead.
+        patience: Seconds without a heartbeat after which an owner counts as dead.
         polls: The owner's share of the journal's polls.
-        life: Changes when a heartbeat came so late that the owner may have been taken for dead before it.
+        life: Changes when a heartbeat came so late that the owner may have counted as dead before it.
     """
 
     def __init__(self, database: Database, store: RowStore, patience: float) -> None:
@@ -83,7 +83,7 @@ class Heartbeat:
 
     @property
     def is_sure(self) -> bool:
-        """Whether the last recorded heartbeat still keeps other owners from taking this one for dead."""
+        """Whether, by its last recorded heartbeat, this owner counts as alive for all others."""
         return self._heard.age() < self.patience * _SURE_FOR
 
     @property
@@ -157,18 +157,18 @@ class Heartbeat:
         found = await self._store.record_unknown_of_dead_owners(self.patience)
         if found:
             _logger.warning("%d creates became unknown: their owners are gone", len(found))
-        await self._store.take_back()
+        await self._store.release_unanswered()
 
 
 class PollSharing:
     """Asks for the owner's share of the polls at each beat, while the owner polls.
 
     All shares together never exceed the limit. An owner that joins polls nothing until the others have given up enough
-    for its whole share, with their next beats; a dead owner's share is free once it is taken for dead. An owner that is
+    for its whole share, with their next beats; a dead owner's share is free once it counts as dead. An owner that is
     not sure to count as alive polls nothing.
 
     Args:
-        heartbeat: Says whether no other owner takes this one for dead.
+        heartbeat: Says whether this owner counts as alive for all others.
     """
 
     def __init__(self, database: Database, store: RowStore, patience: float, heartbeat: Heartbeat) -> None:
@@ -202,17 +202,17 @@ class PollSharing:
             self._recorded = False
 
     async def _renew(self, database: Database) -> None:
-        held = self._held()
-        await self._ask(held, database)
-        if self._held() < held:  # what it does not use any more can now be recorded as free
-            await self._ask(self._held(), database)
+        in_use = self._in_use()
+        await self._ask(in_use, database)
+        if self._in_use() < in_use:  # what it does not use any more can now be recorded as free
+            await self._ask(self._in_use(), database)
 
-    def _held(self) -> float:
+    def _in_use(self) -> float:
         return self._share.per_second if self._share is not None and self._heartbeat.is_sure else 0.0
 
-    async def _ask(self, held: float, database: Database) -> None:
-        """Use the share that the journal grants; `held` is what the owner has used until now, in polls per second."""
-        asking = share_polls(self._store.owner, held, self._patience, _USED, self._store.now())
+    async def _ask(self, in_use: float, database: Database) -> None:
+        """Use the share that the journal grants; `in_use` is what the owner has used until now, in polls per second."""
+        asking = share_polls(self._store.owner, in_use, self._patience, _USED, self._store.now())
         self._recorded = True
         # As a claim: the lock of all owners must not wait for this process to commit.
         _, rows = await database.write(asking, claims=True)
@@ -223,7 +223,7 @@ class PollSharing:
             self._share = None
         elif number is not None:
             self._share = self._with_turns(per_second, number / pollers, moment)
-        elif not held:
+        elif not in_use:
             self._share = PollShare(0.0)
         self._on_share(self._share)
 
@@ -237,14 +237,14 @@ class PollSharing:
         return PollShare(per_second, begin + offset * interval, self._heartbeat)
 
 
-def share_polls(owner: str, held: float, patience: float, used: float, now: Moment) -> Select[Any]:
+def share_polls(owner: str, in_use: float, patience: float, used: float, now: Moment) -> Select[Any]:
     """Select an owner's share in polls per second, NULL for any number; its number, that of all pollers, and the time.
 
-    `used` is the part of the journal's limit that is shared out, `held` the most that the owner has used until now.
+    `used` is the part of the journal's limit that is shared out, `in_use` the most that the owner has used until now.
     What it gives up is free for others once it calls this again.
     """
     moment = literal(None if isinstance(now, ColumnElement) else now, Double)
-    arguments = (literal(owner, String), *(literal(number, Double) for number in (held, patience, used)), moment)
+    arguments = (literal(owner, String), *(literal(number, Double) for number in (in_use, patience, used)), moment)
     found = func.agentjobs_share_polls(*arguments).table_valued("share", "number", "pollers", "moment").c
     return select(found.share, found.number, found.pollers, found.moment)
 

@@ -231,7 +231,7 @@ async def _lock_rows(connection: AnyConnection) -> None:
 async def _copy_rows(source: Database, target: AnyConnection) -> None:
     """Copy all that a closed journal holds into one without items, within the target's transaction.
 
-    Times, claims and numbers stay. A row that has not ended gets no owner, so that workers take it up. Limits and
+    Times, claims and numbers stay. A row that has not ended gets no owner, so that workers continue with it. Limits and
     pauses replace those that the target has.
     """
     for table in (table for table in METADATA.sorted_tables if table is not MOVES):

@@ -21,14 +21,14 @@ from agentjobs_async.batch._store.writer import Database
 
 
 class Opened:
-    """What is held of a journal while it is open; every part is `None` before and after.
+    """What belongs to a journal while it is open; every part is `None` before and after.
 
     Args:
         location: The path of a file, or the address of a database.
         read_only: Whether nothing is changed, and the journal is not owned.
         clock: The wall clock, in seconds since the epoch; `None` for the process's with a file, for the server's with
             a database.
-        owner_timeout: Seconds without a heartbeat after which an owner on PostgreSQL is taken for dead.
+        owner_timeout: Seconds without a heartbeat after which an owner on PostgreSQL counts as dead.
         moving: Whether it is opened to be moved: one that was moved before can be opened to write too, and this process
             sends no heartbeats to PostgreSQL, so that none is left when it is killed.
 
@@ -119,7 +119,7 @@ class Opened:
     @property
     def is_at_location(self) -> bool:
         """Whether `location` leads to the open journal: a file may have been moved, removed or replaced meanwhile."""
-        return self.lock is None or (isinstance(self.location, Path) and self.lock.holds(self.location))
+        return self.lock is None or (isinstance(self.location, Path) and self.lock.is_of(self.location))
 
     async def is_used(self) -> bool:
         """Return whether a run, a worker or durable jobs use the journal, here or in another living process."""

@@ -100,7 +100,7 @@ def server_clock() -> ColumnElement[float]:
     It is always the same object, so that a statement with it is built once.
 
     It is read before the statement looks at any row: otherwise a statement that had to wait for a lock would compare
-    the time at which it got the lock with heartbeats from before, and take living owners for dead.
+    the time at which it got the lock with heartbeats from before, and living owners would count as dead.
     """
     return func.date_part("epoch", func.statement_timestamp(), type_=Double)
 

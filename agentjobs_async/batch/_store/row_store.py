@@ -108,7 +108,7 @@ class RowStore(Reader):
     Args:
         database: The open database.
         clock: The wall clock, in seconds since the epoch: a number, or the database's own.
-        lock: The lock of a file, which has to hold when a row is claimed; `None` where there is none.
+        lock: The lock of a file, which is checked when a row is claimed; `None` where there is none.
 
     Attributes:
         owner: Who claims rows by these calls.
@@ -196,7 +196,7 @@ class RowStore(Reader):
             _, rows = await self._database.write(self._database.backend.claim, parameters=parameters, claims=True)
         except BaseException:
             # It may have been executed, or may be yet. The caller gets no claim, so that nothing is sent under it, and
-            # `take_back` may plan the row again.
+            # `release_unanswered` may plan the row again.
             self._claims.unanswered[claim] = (key, asyncio.get_running_loop().time())
             raise
         if not rows:
@@ -207,12 +207,12 @@ class RowStore(Reader):
         return None if rows[0].wait is None else NoRoom(rows[0].wait, rows[0].of_project)
 
     def leave_claim(self, key: str, claim: str | None) -> None:
-        """Make a row unknown at the next `take_back`, unless an outcome of `claim` is recorded: its sender has gone."""
+        """Make a row unknown at the next `release_unanswered`, unless an outcome is recorded: its sender has gone."""
         if claim is not None and self._claims.current.get(key) == claim:
             self._claims.left[claim] = key
             del self._claims.current[key]
 
-    async def take_back(self) -> tuple[str, ...]:
+    async def release_unanswered(self) -> tuple[str, ...]:
         """Plan the rows again whose claims had no answer, and return their keys.
 
         Nothing was sent under such a claim, so a row is planned again even when it has become unknown meanwhile. Each
@@ -225,17 +225,17 @@ class RowStore(Reader):
             self.became_unknown += (key for (key,) in (await self._database.write(recording))[1])
             for claim in left:
                 self._claims.left.pop(claim, None)
-        taken: list[str] = []
+        released: list[str] = []
         unsent = {"sent_at": None, "claimed_at": None, "error": None, "told_state": statements.FOLLOWED_AGAIN}
         for claims in _slices({claim: key for claim, (key, _) in self._claims.unanswered.items()}):
             rows = update(ITEMS).where(_has_claim(claims), _ROW.state.in_([State.SENDING, State.UNKNOWN]))
-            taking = rows.values(state=State.PLANNED, **unsent, **self._changed()).returning(_ROW.key)
-            taken += (key for (key,) in (await self._database.write(taking))[1])
+            releasing = rows.values(state=State.PLANNED, **unsent, **self._changed()).returning(_ROW.key)
+            released += (key for (key,) in (await self._database.write(releasing))[1])
         oldest = asyncio.get_running_loop().time() - _DOUBT_SECONDS
         for claim, (_, noticed) in list(self._claims.unanswered.items()):
             if noticed < oldest:
                 del self._claims.unanswered[claim]
-        return tuple(taken)
+        return tuple(released)
 
     async def release_claim(
         self, key: str, error: Exception | None, *, claim: str, was_sent: bool = False
@@ -265,9 +265,9 @@ class RowStore(Reader):
         return await self._move(key, State.ACTIVE, ("sent_at", "created_at", "seen_at"), **values)
 
     async def record_job(self, key: str, ref: JobRef, traceparent: str | None) -> JournalRow | None:
-        """Record a job's id, and return the row; `None` where it does not take the id.
+        """Record a job's id, and return the row; `None` where it has another one, or none.
 
-        It may have the id by a commit before whose answer was lost. A row that was abandoned meanwhile takes it, and
+        It may have the id by a commit before whose answer was lost. A row that was abandoned meanwhile gets it, and
         stays abandoned.
         """
         row = await self.record_created(key, ref, traceparent)
@@ -410,9 +410,9 @@ class RowStore(Reader):
         await self._database.write(pausing.on_conflict_do_update(index_elements=[column.project], set_=changed))
 
     async def flush(self) -> None:
-        """Wait for all queued writes, including those whose callers were cancelled, and take claims back."""
+        """Wait for all queued writes, including those whose callers were cancelled, and release unanswered claims."""
         await self._database.flush()
-        await self.take_back()
+        await self.release_unanswered()
 
     async def _move(
         self, key: str, target: State, times: Sequence[str] = (), *, before: Sequence[Executable] = (), **values: Any

@@ -124,7 +124,7 @@ SHOWN: Final = tuple(
 )
 """The columns that make a `JournalRow`, in the order of its attributes; `claimed_at` is its `sent_at`."""
 NO_OWNER: Final = ""
-"""The owner of a row that any worker is to take up: no owner has this name, so that it counts as dead."""
+"""The owner of a row that any worker is to continue with: no owner has this name, so that it counts as dead."""
 SENDS: Final = Table(
     "agentjobs_sends",
     METADATA,

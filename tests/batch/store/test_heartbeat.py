@@ -27,7 +27,7 @@ WHY = ValueError("because")
 
 @asynccontextmanager
 async def owner(database: str, beats: float = NEVER / BEAT_SECONDS) -> AsyncIterator[Journal]:
-    """An owner that is taken for dead by no stall of the machine, and beats often all the same."""
+    """An owner that counts as dead after no stall of the machine, and beats often all the same."""
     with pytest.MonkeyPatch.context() as patch, server_is_up():
         patch.setattr(beating, "_BEATS", beats)
         patch.setattr(beating, "_LONGEST_GAP_SECONDS", NEVER)
@@ -122,7 +122,7 @@ async def test_what_somebody_else_has_claimed_since(laid_out: str) -> None:
 
 
 async def test_a_server_that_was_down(laid_out: str) -> None:
-    """After a start of the server nobody is taken for dead before he could give a sign of life."""
+    """After a start of the server nobody counts as dead before he could give a sign of life."""
     async with Journal.open(laid_out, owner_timeout=NEVER) as journal:
         await journal.add(items(1))
         await claimed(journal, "k0")
@@ -229,7 +229,7 @@ async def beats_on(database: str, journal: Journal) -> None:
 
 
 async def test_signs_of_life_wait_for_no_claim(laid_out: str) -> None:
-    """While claims wait for another owner's, signs of life are given, ids are recorded, and nobody is taken for dead.
+    """While claims wait for another owner's, signs of life are given, ids are recorded, and nobody counts as dead.
 
     Such a claim is put off within a second or so.
     """
@@ -284,7 +284,7 @@ def is_waiting_for_a_lock(database: str) -> bool:
 
 
 async def test_a_claim_whose_answer_came_late(laid_out: str) -> None:
-    """A claim whose answer comes after its owner was taken for dead is not sent: somebody else may have sent it."""
+    """A claim whose answer comes after its owner counted as dead is not sent: somebody else may have sent it."""
     session = FakeSession()
     async with wired(laid_out) as wire, owner(wire.url) as slow, owner(laid_out) as living:
         await living.add(items(1))
@@ -305,7 +305,7 @@ async def test_a_claim_whose_answer_came_late(laid_out: str) -> None:
 
 
 async def test_a_claim_that_was_taken_away_while_connecting(laid_out: str) -> None:
-    """What connects to the service for so long that its owner may be taken for dead is not sent, and claimed anew."""
+    """What connects to the service for so long that its owner may count as dead is not sent, and claimed anew."""
     session = FakeSession()
     async with owner(laid_out) as stalled, owner(laid_out) as living:
         await living.add(items(2))
@@ -334,11 +334,11 @@ async def test_time_that_the_loop_does_not_know(laid_out: str, monkeypatch: pyte
     async with owner(laid_out) as journal:
         for clock, before in (("_boot_time", time.clock_gettime(time.CLOCK_BOOTTIME)), ("time.time", time.time())):
             lease = Lease(heartbeat_of(journal))
-            assert lease.holds()
+            assert lease.is_valid()
             with monkeypatch.context() as patch:
                 name = f"agentjobs_async.batch._store.heartbeat.{clock}"
                 patch.setattr(name, lambda before=before: before + 0.6 * NEVER)
-                assert not lease.holds()
+                assert not lease.is_valid()
 
 
 async def test_an_owner_that_was_taken_for_dead(
@@ -348,17 +348,17 @@ async def test_an_owner_that_was_taken_for_dead(
     async with wired(laid_out) as wire, owner(wire.url) as stalled:
         presence = heartbeat_of(stalled)
         before = Lease(presence)
-        assert before.holds()
+        assert before.is_valid()
         wire.silence()
         with monkeypatch.context() as patch:
             patch.setattr(beating, "_ANSWERED_WITHIN", 0.5 / NEVER)
             await until(lambda: "heartbeat in time" in caplog.text)
         presence._heard = LONG_AGO
-        assert not before.holds()
+        assert not before.is_valid()
         wire.speak()
         await until(lambda: presence.is_sure)
-        assert not before.holds()
-        assert Lease(presence).holds()
+        assert not before.is_valid()
+        assert Lease(presence).is_valid()
 
 
 async def test_an_opening_that_fails(laid_out: str, monkeypatch: pytest.MonkeyPatch) -> None:

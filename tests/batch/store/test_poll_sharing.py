@@ -127,7 +127,7 @@ async def test_a_changed_limit(owners: Owners, polling: Polling) -> None:
 
 
 async def test_a_silent_owner(laid_out: str, owners: Owners, polling: Polling) -> None:
-    """The share of a silent owner is in use until it is taken for dead; before that it stops polling itself."""
+    """The share of a silent owner is in use until it counts as dead; before that it stops polling itself."""
     one, two, _ = owners
     first = await polling(one)
     second = await polling(two)

@@ -347,8 +347,8 @@ async def test_a_claim_whose_answer_is_lost(journal: Journal, monkeypatch: pytes
                 await journal._store.claim(key)
     assert [await state_of(journal, key) for key in ("k0", "k1")] == [State.UNKNOWN, State.SENDING]
     await move(journal, "k2", State.SENDING)
-    assert {*await journal._store.take_back()} == {"k0", "k1"}
-    assert await journal._store.take_back() == ()
+    assert {*await journal._store.release_unanswered()} == {"k0", "k1"}
+    assert await journal._store.release_unanswered() == ()
     found = [await state_of(journal, key) for key in ("k0", "k1", "k2")]
     assert found == [State.PLANNED, State.PLANNED, State.SENDING]
 
@@ -369,11 +369,11 @@ async def test_a_claim_that_is_repeated_later(journal: Journal, monkeypatch: pyt
         patch.setattr(store._database, "write", lost)
         with pytest.raises(LostAnswersError):
             await store.claim("k0")
-    assert await store.take_back() == ("k0",)
+    assert await store.release_unanswered() == ("k0",)
     ((statements, settings),) = asked
     await write(*statements, **settings)  # as over a connection that broke in between
     assert await state_of(journal, "k0") is State.SENDING
-    assert await store.take_back() == ("k0",)
+    assert await store.release_unanswered() == ("k0",)
     assert await state_of(journal, "k0") is State.PLANNED
 
 
@@ -386,7 +386,7 @@ async def test_very_many_claims_without_an_answer(journal: Journal) -> None:
     store._claims.unanswered[claims[0]] = ("k0", now)
     store._claims.left.update({f"claim {number}": f"key {number}" for number in range(20_000)})
     store.leave_claim("k1", claims[1])
-    assert await store.take_back() == ("k0",)
+    assert await store.release_unanswered() == ("k0",)
     assert await state_of(journal, "k1") is State.UNKNOWN
     assert store._claims.left == {}
 
@@ -411,7 +411,7 @@ async def test_a_claim_that_its_sender_left(journal: Journal) -> None:
     assert await store.record_rejected("k1", WHY, claim=await claim_of(store, "k1"))
     for key, claim in (("k0", left), ("k1", recorded), ("k2", left)):
         store.leave_claim(key, claim)
-    await store.take_back()
+    await store.release_unanswered()
     states = [await state_of(journal, key) for key in ("k0", "k1", "k2")]
     assert states == [State.UNKNOWN, State.REJECTED, State.SENDING]
 
@@ -426,10 +426,10 @@ async def test_doubt_ends(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> 
         patch.setattr(journal._store._database, "write", broken)
         with pytest.raises(LostAnswersError):
             await journal._store.claim("k0")
-    assert await journal._store.take_back() == ()
+    assert await journal._store.release_unanswered() == ()
     assert journal._store._claims.unanswered
     monkeypatch.setattr("agentjobs_async.batch._store.row_store._DOUBT_SECONDS", -1.0)
-    assert await journal._store.take_back() == ()
+    assert await journal._store.release_unanswered() == ()
     assert not journal._store._claims.unanswered
 
 

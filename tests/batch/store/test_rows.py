@@ -58,7 +58,7 @@ async def test_what_did_not_happen(journal: Journal) -> None:
     await store.release_claim("k0", WHY, claim=await claim_of(store, "k0"))
     await store.record_rejected("k1", WHY, claim=await claim_of(store, "k1"))
     await store.record_unknown("k2", WHY, claim=await claim_of(store, "k2"))
-    assert await store.take_back() == ("k3",)
+    assert await store.release_unanswered() == ("k3",)
     rows = {row.key: row for row in await journal.rows()}
     assert {key: row.sent_at is None for key, row in rows.items()} == {"k0": True, "k1": False, "k2": False, "k3": True}
     assert [key for key, row in rows.items() if row.ended_at is not None] == ["k1"]
