@@ -14,8 +14,8 @@ _SEEN_SECONDS: Final = 180.0  # since a job was seen: that is recorded each minu
 
 
 @frozen
-class WorkerState:
-    """A worker, or any other process that has the journal open, at one moment.
+class OwnerState:
+    """An owner of a journal at one moment.
 
     Attributes:
         name: Its host and the number of its process.
@@ -30,7 +30,7 @@ class WorkerState:
     is_dead: bool
 
 
-async def workers_of(journal: Journal) -> list[WorkerState] | None:
+async def owners_of(journal: Journal) -> list[OwnerState] | None:
     """Return the owners of a journal, live and dead; for a file, which names none, `None` while it has one, else `[]`.
 
     Raises:
@@ -43,14 +43,14 @@ async def workers_of(journal: Journal) -> list[WorkerState] | None:
     active = await store.active_counts()
     return [
         # The last part of an owner's name only makes it unique.
-        WorkerState(owner.rpartition(":")[0] or owner, active.get(owner, 0), age, is_dead=age >= patience)
+        OwnerState(owner.rpartition(":")[0] or owner, active.get(owner, 0), age, is_dead=age >= patience)
         for owner, age in await store.owners()
     ]
 
 
-def is_at_work(workers: Sequence[WorkerState] | None) -> bool:
-    """Return whether a process works on the journal; `workers` is what `workers_of` has returned."""
-    return workers is None or not all(worker.is_dead for worker in workers)
+def is_at_work(owners: Sequence[OwnerState] | None) -> bool:
+    """Return whether a process works on the journal; `owners` is what `owners_of` has returned."""
+    return owners is None or not all(owner.is_dead for owner in owners)
 
 
 async def unseen_for(journal: Journal) -> float | None:

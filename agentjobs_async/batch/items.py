@@ -59,7 +59,7 @@ class Outcome(StrEnum):
     TIMED_OUT = "timed_out"
     """Its time ran out; the next run continues with it."""
     ACTIVE = "active"
-    """Its job can't be read, and continues as far as known; the next run follows it."""
+    """Its job can't be read, and continues as far as known; the next run waits for it."""
     ABANDONED = "abandoned"
     """A person withdrew it or gave it up, by `Journal.abandon`."""
 

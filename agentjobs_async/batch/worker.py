@@ -121,7 +121,7 @@ class BatchWorker:
         rows = await self.journal._store.get_many(keys)
         to_do = [row for row in rows.values() if row.state in _TO_DO]
         if to_do and self.journal.is_shared:
-            await self.journal._store.follow([row.key for row in to_do])
+            await self.journal._store.record_owner([row.key for row in to_do])
         begun = [item_tasks.begin(row, self._run) for row in to_do]
         try:
             if begun:

@@ -12,7 +12,7 @@ from attrs import frozen
 from agentjobs_async import JournalError
 from agentjobs_async._text import span
 from agentjobs_async.batch import Journal, JournalRow, State, Where
-from agentjobs_async.batch._monitoring import WorkerState, is_at_work, unseen_for, workers_of
+from agentjobs_async.batch._monitoring import OwnerState, is_at_work, owners_of, unseen_for
 from agentjobs_async.batch._service import options_to
 from agentjobs_async.batch._store.file_lock import is_owned
 from agentjobs_async.batch.states import FAILED, open_in
@@ -70,7 +70,7 @@ async def _show(context: Context, given: str, where: Where, *, as_json: bool, is
     screen = context.screen
     async with Journal.open(given, read_only=True) as journal:
         # Before the counts: what ends in between leaves no work without a process.
-        workers = await workers_of(journal)
+        workers = await owners_of(journal)
         is_live = journal.moved_to is None and is_at_work(workers)
         counts = await journal.counts()
         found = None if is_summary else await _found(journal, where)
@@ -98,7 +98,7 @@ async def _show_head(
     screen: Screen,
     journal: Journal,
     counts: Mapping[State, int],
-    workers: Sequence[WorkerState] | None,
+    workers: Sequence[OwnerState] | None,
     *,
     is_live: bool,
 ) -> None:
@@ -164,13 +164,13 @@ def _show_found(screen: Screen, found: _Found, where: Where, place: str, *, as_j
         screen.command(f"  {export_command(place)}")
 
 
-def _show_workers(screen: Screen, workers: Sequence[WorkerState]) -> None:
+def _show_workers(screen: Screen, workers: Sequence[OwnerState]) -> None:
     """Write a table of the processes that work on a shared journal."""
     if workers:
         screen.table(("WORKER", "ACTIVE", "LAST HEARTBEAT"), map(_worker_cells, workers))
 
 
-def _worker_cells(worker: WorkerState) -> tuple[Cell, ...]:
+def _worker_cells(worker: OwnerState) -> tuple[Cell, ...]:
     dead = ", counts as dead" if worker.is_dead else ""
     heard: Styled = (f"{span(worker.silent_for)} ago{dead}", "yellow" if dead else "")
     return ((worker.name,),), ((f"{worker.active:,}",),), ((heard,),)

@@ -55,7 +55,7 @@ class Sweep:
     async def run(self) -> None:
         """Sweep until cancelled."""
         while True:
-            for part in (self._retry_of_dead_workers, self._retry_of_this_worker, self._defer_unfollowed):
+            for part in (self._retry_of_dead_workers, self._retry_of_this_worker, self._defer_unowned):
                 try:
                     await part()
                 except Exception as error:  # noqa: BLE001 - a sweep that ended would not be noticed
@@ -86,18 +86,18 @@ class Sweep:
             _logger.warning("a chunk that was assigned to this worker and not run is handed out again")
             await jobs.retry_job(assigned[number])
 
-    async def _defer_unfollowed(self) -> None:
-        """Hand out items that no living owner follows and that are in no open chunk.
+    async def _defer_unowned(self) -> None:
+        """Hand out items that no living owner waits for and that are in no open chunk.
 
         Such an item was resolved or planned again, or came with a journal that was moved here. Or its owner stalled, it
         became unknown, its chunk ended without it, and the response to its create arrived after all.
         """
-        found = await self._journal._store.unfollowed(self._journal._opened.owner_timeout, self._after, _MOST_ITEMS)
+        found = await self._journal._store.unowned(self._journal._opened.owner_timeout, self._after, _MOST_ITEMS)
         self._after = found[-1][0] if len(found) == _MOST_ITEMS else 0
         keys = [key for _, key in found]
         queued = await self._queued(keys) if keys else frozenset[str]()
         if left := [key for key in keys if key not in queued]:
-            _logger.info("%d items that no worker followed are handed out", len(left))
+            _logger.info("%d items that no worker waited for are handed out", len(left))
             await hand_out(self._app, left, _CHUNK)
 
     async def _queued(self, keys: Collection[str]) -> Collection[str]:

@@ -29,7 +29,7 @@ with extra_named("agentjobs_async.engines.procrastinate", "procrastinate"):
 __all__ = ["defer", "run_worker", "submit", "work_off"]
 
 _PAGE: Final = 1_000  # items that are planned at once, and keys of a chunk at most
-_MOST_DOUBLINGS: Final = 4  # a retry after at most 16 s: another worker's items are followed again within 30 s
+_MOST_DOUBLINGS: Final = 4  # a retry after at most 16 s: another worker's items are run again within 30 s
 _OPENING_SECONDS: Final = 15.0  # to connect, and to make the queue
 _LEAVING_SECONDS: Final = 5.0  # to give chunks back to a database that does not respond
 _CUTTING_SECONDS: Final = 2.0  # for a task whose connections were broken; it ends at once unless the loop is busy

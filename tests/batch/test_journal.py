@@ -19,7 +19,7 @@ from sqlalchemy import Connection, select
 
 from agentjobs_async import AgentJob, InvalidInputError, JobRef, JournalError, NotFoundError, SessionClosedError
 from agentjobs_async.batch import BatchItem, Journal, State, Where
-from agentjobs_async.batch._monitoring import workers_of
+from agentjobs_async.batch._monitoring import owners_of
 from agentjobs_async.batch._store.row_store import Seen
 from agentjobs_async.batch._store.schema import APPLICATION, ITEMS
 from tests.batch.stage import NO_KEYS, claim_of, connected, items, rows_of, set_pragma, states, unused
@@ -442,7 +442,7 @@ async def test_only_looking(location: str) -> None:
         with pytest.raises(JournalError) as caught:
             await journal.add(items(2))
         assert caught.value.reason == "read_only"
-        assert await workers_of(journal) == []
+        assert await owners_of(journal) == []
     assert states(await rows_of(location)) == {"k0": "sending"}
 
 

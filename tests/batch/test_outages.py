@@ -100,7 +100,7 @@ async def test_unknown_items_keep_their_slots(file_journal: Journal) -> None:
 
 
 async def test_unknown_items_of_an_earlier_run(virtual_journal: Journal) -> None:
-    """What became unknown in an earlier run keeps its slot for the rest of its time; what has a job is followed."""
+    """What became unknown in an earlier run keeps its slot for the rest of its time; what has a job is waited for."""
     wall = asyncio.get_running_loop().time
     service = Service(lambda prompt, *_: gateway(504) if prompt == "p0" else None, takes=0.0)
     await run(service, items(1), virtual_journal)

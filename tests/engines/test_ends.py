@@ -1,4 +1,4 @@
-"""A worker that ends at any point of its work: whatever ends it, others follow all of its items."""
+"""A worker that ends at any point of its work: whatever ends it, others run all of its items to their ends."""
 
 import asyncio
 import gc

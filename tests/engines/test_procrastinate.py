@@ -405,7 +405,7 @@ async def test_a_chunk_that_is_held_and_not_run(journal: Journal, database: str)
 
 @pytest.mark.parametrize("late", ["created", "planned again"])
 async def test_items_that_no_chunk_carries(journal: Journal, database: str, late: str) -> None:
-    """Items of a chunk that was done, since they had become unknown, are followed when their late owner ends."""
+    """Items of a chunk that was done, since they had become unknown, are run again when their late owner ends."""
     session = FakeSession()
     await submit(items(2), journal=journal)
     other = await Journal.open(database, owner_timeout=NEVER).__aenter__()
@@ -435,14 +435,14 @@ async def test_items_that_somebody_waits_for(journal: Journal, database: str, mo
         await other._store.claim("k0")
         await other._store.record_created("k0", JobRef("docs", "job_1"))
         execute(database, "UPDATE procrastinate_jobs SET scheduled_at = now() + interval '1 hour'")
-    assert [key for _, key in await journal._store.unfollowed(1.0, 0, 10)] == ["k0"]
-    real, sweeps = journal._store.unfollowed, []
+    assert [key for _, key in await journal._store.unowned(1.0, 0, 10)] == ["k0"]
+    real, sweeps = journal._store.unowned, []
 
-    async def unfollowed(*arguments: Any) -> Any:
+    async def unowned(*arguments: Any) -> Any:
         sweeps.append(await real(*arguments))
         return sweeps[-1]
 
-    monkeypatch.setattr(journal._store, "unfollowed", unfollowed)
+    monkeypatch.setattr(journal._store, "unowned", unowned)
     stop = asyncio.Event()
     working = asyncio.ensure_future(run_worker(FakeSession().session, journal, stop=stop, **SOON))
     await until(lambda: len(sweeps) > 2)

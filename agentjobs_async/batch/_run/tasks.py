@@ -141,7 +141,7 @@ def _limits_of(kind: Kind, kept: FleetLimits, limits: Limits, *, is_shared: bool
 
 
 class ItemTasks:
-    """The items of a run by their tasks, and the only owner of the run's end.
+    """The items of a run by their tasks; nothing else ends the run.
 
     A run ends by phases (`Phase`), which it goes through in one direction: `advance` cancels what a phase cancels,
     and `close` goes through the last two of them. What became of creates that are cut off is unknown, and recorded so.

@@ -48,13 +48,13 @@ class DurableRows:
         """
         owner = self._store.owner
         # Whoever owns the row of a batch tells of no end: this owner does from now on. A claim under way stays its own.
-        unfollowed = and_(_ROW.told_state.is_(None), _ROW.state != State.SENDING)
+        of_a_batch = and_(_ROW.told_state.is_(None), _ROW.state != State.SENDING)
         told = func.coalesce(_ROW.told_state, _NOT_TOLD)
         times = statements.planned_times(self._store.now())
         planning = statements.plan(
             self._database.backend.insert(ITEMS),
             {"page": uuid4().hex, "owner": owner, "told_state": _NOT_TOLD, **times},
-            updated={"told_state": told, "owner": case((unfollowed, owner), else_=_ROW.owner)},
+            updated={"told_state": told, "owner": case((of_a_batch, owner), else_=_ROW.owner)},
             returned=[and_(FOLLOWED, self._to_do, _ROW.owner == owner)],
         )
         values = {"key": item.key, "prompt": item.prompt, "project_id": item.project_id}

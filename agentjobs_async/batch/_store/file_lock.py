@@ -102,7 +102,7 @@ def _beside(path: Path) -> Path:
 
 
 def _lock_of(beside: Path) -> filelock.BaseFileLock:
-    # Not bound to a thread: a worker thread acquires, the loop releases. A soft lock would survive a killed owner.
+    # Not bound to a thread: another thread acquires, the loop releases. A soft lock would survive a killed owner.
     return filelock.FileLock(beside, mode=0o600, thread_local=False, fallback_to_soft=False, preserve_lock_file=True)
 
 

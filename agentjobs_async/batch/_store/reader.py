@@ -39,7 +39,7 @@ _ROW: Final = ITEMS.c
 _PAGE_ROWS: Final = 500  # few enough that the loop stands still for some milliseconds only
 _PAGE_NUMBERS: Final = 5_000  # the same, of two cells each
 BEGUN: Final = or_(_ROW.state == State.ACTIVE, and_(_ROW.state == State.PLANNED, _ROW.owner.is_not(None)))
-"""Which items an owner waits for, or has claimed before: its own, until another one follows them."""
+"""Which items an owner waits for, or has claimed before: its own, until another one waits for them."""
 
 
 class Reader:
@@ -181,7 +181,7 @@ class Reader:
         """Return the number of the last row; 0 without any."""
         return (await self._database.read(select(func.max(_ROW.number))))[0][0] or 0
 
-    async def unfollowed(self, patience: float, after: int, most: int) -> list[tuple[int, str]]:
+    async def unowned(self, patience: float, after: int, most: int) -> list[tuple[int, str]]:
         """Return number and key of up to `most` items beyond the number `after` that no living owner waits for.
 
         Their owner has had no heartbeat for `patience` seconds, and they are active, or planned again after a claim.

@@ -380,7 +380,7 @@ class RowStore(Reader):
         await self._database.read(gone, commit=True)
         return found
 
-    async def follow(self, keys: Sequence[str]) -> None:
+    async def record_owner(self, keys: Sequence[str]) -> None:
         """Record that this owner waits for items which another one had begun."""
         begun = update(ITEMS).where(_ROW.key.in_(keys), BEGUN, _ROW.owner != self.owner)
         await self._database.write(begun.values(owner=self.owner))

@@ -10,7 +10,7 @@ from typing import Any, Final
 from agentjobs_async import Estimate, History, JournalError
 from agentjobs_async.batch import Journal
 from agentjobs_async.batch._learning import known_histories
-from agentjobs_async.batch._monitoring import unseen_for, workers_of
+from agentjobs_async.batch._monitoring import owners_of, unseen_for
 from agentjobs_async.batch._store.rows import TO
 
 __all__ = ["Place", "TimeLeft", "status_of"]
@@ -75,7 +75,7 @@ async def _shown_workers(journal: Journal) -> list[dict[str, Any]] | None:
     """
     if not journal.is_shared:
         return None
-    workers, now = await workers_of(journal) or [], time.time()
+    workers, now = await owners_of(journal) or [], time.time()
     return [
         {
             "name": worker.name,

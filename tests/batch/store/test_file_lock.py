@@ -8,7 +8,7 @@ import pytest
 
 from agentjobs_async import JournalError
 from agentjobs_async.batch import Journal
-from agentjobs_async.batch._monitoring import is_at_work, workers_of
+from agentjobs_async.batch._monitoring import is_at_work, owners_of
 from agentjobs_async.batch._store import file_lock
 from agentjobs_async.batch._store.file_lock import FileLock, is_owned
 
@@ -38,9 +38,9 @@ async def test_owned_by_this_process(path: Path) -> None:
     """A file has one owner without a name; once that one has left, nobody is at work."""
     async with Journal.open(path):
         async with Journal.open(path, read_only=True) as seen:
-            assert await workers_of(seen) is None
+            assert await owners_of(seen) is None
     async with Journal.open(path, read_only=True) as seen:
-        assert await workers_of(seen) == []
+        assert await owners_of(seen) == []
     assert (is_at_work(None), is_at_work([])) == (True, False)
 
 

@@ -168,7 +168,7 @@ async def test_planned_rows_that_are_released(journal: Journal) -> None:
 
 
 async def test_resolved_before_it_is_told(journal: Journal) -> None:
-    """What is resolved before a run has told it as unknown is followed by this run."""
+    """What is resolved before a run has given it as unknown is waited for by this run."""
     await journal.add(items(2))
     for key in ("k0", "k1"):
         await move(journal, key, State.SENDING)
