@@ -399,7 +399,7 @@ class DurableJobs:
         except asyncio.CancelledError:
             until = 0.0  # a callback under way is called again at the next start
             raise
-        finally:  # also where the wait before was cancelled: a scope of anyio's cancels at each turn of the loop
+        finally:  # also where the wait before was cancelled: a scope of anyio's cancels at each iteration of the loop
             await self._end_following(until)
 
     async def _end_following(self, until: float) -> None:

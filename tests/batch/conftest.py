@@ -9,7 +9,7 @@ import pytest
 from agentjobs_async.batch import Journal
 from agentjobs_async.batch._store.connections import Connector
 
-QUICK_TURNS = 20
+QUICK_ITERATIONS = 20
 """In which a thread has read or written, if the disk is quick."""
 
 
@@ -28,12 +28,12 @@ def _time_waits_for_the_disk(request: pytest.FixtureRequest, monkeypatch: pytest
 
 async def _awake(work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
     working = asyncio.ensure_future(work())
-    turns = 0
+    iterations = 0
     try:
         while not working.done():  # the loop must not be idle, or time would run on
             await asyncio.sleep(0)
-            turns += 1
-            if turns > QUICK_TURNS:
+            iterations += 1
+            if iterations > QUICK_ITERATIONS:
                 time.sleep(0.0005)  # noqa: ASYNC251 - real time, which the disk needs, and not the processor
     finally:
         working.cancel()

@@ -141,7 +141,7 @@ async def test_slots_that_another_project_keeps(count: int, left: int) -> None:
 
 
 async def test_a_waiter_cancelled_as_it_gets_its_slot() -> None:
-    """An item that is cancelled in the turn in which a slot becomes free loses no slot, before or after that."""
+    """An item that is cancelled in the iteration in which a slot becomes free loses no slot, before or after that."""
     for cancels_first in (True, False):
         slots = Slots(1)
         first, second, third = (slots.enter("a") for _ in range(3))

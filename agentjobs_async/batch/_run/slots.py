@@ -165,7 +165,7 @@ class Slots:
                 if self.free(project) > 0:
                     granted = True
                     slot, waiter = self._next(project)
-                    if not waiter.cancelled():  # else it was cancelled in this turn, and has not removed itself yet
+                    if not waiter.cancelled():  # else it was cancelled in this iteration, and is not removed yet
                         self._take(slot)
                         waiter.set_result(None)
         self.on_change()

@@ -152,7 +152,7 @@ async def test_beating_goes_on(
 
 
 async def test_a_sweep_that_is_cut_before_it_begins(laid_out: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An owner that leaves in the turn of the loop in which a sweep is to begin ends without a warning."""
+    """An owner that leaves in the iteration of the loop in which a sweep is to begin ends without a warning."""
     async with owner(laid_out) as journal:
         heartbeat = heartbeat_of(journal)
         resting = asyncio.get_running_loop().create_future()
