@@ -2,8 +2,9 @@
 
 A batch over jobs in memory, with a journal and as a plain bounded fan-out without one: CPU per item. Then a journal
 through its life: planned, resumed, some thousand of its items run, all given again, and read; the longest time between
-two turns of the loop in each part, by the clock and by the CPU of the loop's thread. The garbage collector does not look
-through what was imported (`gc.freeze()`), as in the `agentjobs` command; `--unfrozen` shows what it takes otherwise.
+two iterations of the loop in each part, by the clock and by the CPU of the loop's thread. The garbage collector does
+not look through what was imported (`gc.freeze()`), as in the `agentjobs` command; `--unfrozen` shows what it takes
+otherwise.
 
 docs/batches.md quotes both.
 
@@ -38,7 +39,7 @@ class MemorySession(AgentJobsSession):
         self._created = 0
 
     async def create_job(self, *_: object, project_id: str | None = None, **__: object) -> AgentJob:
-        """Create a job, after a turn of the loop."""
+        """Create a job, after an iteration of the loop."""
         self._created += 1
         await asyncio.sleep(0)
         return AgentJob(f"job_{self._created}", project_id or "docs", "active")

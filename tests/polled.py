@@ -142,9 +142,9 @@ def assert_nothing_left(tracker: JobTracker) -> None:
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-async def let_go(turns: int = 5) -> None:
-    """Run other tasks for some turns of the loop: what was cancelled leaves."""
-    for _ in range(turns):
+async def let_go(iterations: int = 5) -> None:
+    """Run other tasks for some iterations of the loop: what was cancelled leaves."""
+    for _ in range(iterations):
         await asyncio.sleep(0)
 
 

@@ -771,7 +771,7 @@ async def test_create_that_outlives_its_caller_is_cut_by_closing() -> None:
 
 @pytest.mark.parametrize(("leave", "event"), [("drain", "JobCreated"), ("aclose", "CreateFailed")])
 async def test_create_that_was_just_begun_when_its_session_is_left(leave: str, event: str) -> None:
-    """A create begun in the turn of the loop in which its session is left: drain awaits it, aclose sends nothing."""
+    """A create begun in the iteration in which its session is left: drain awaits it, aclose sends nothing."""
     keeper = Keeper()
     async with Emulator() as emulator, emulator.session(project_id="docs", hooks=[keeper]) as session:
         caller = asyncio.create_task(session.create_job("Hello", on_cancel="finish"))

@@ -200,7 +200,7 @@ class Pool(aiohttp.TCPConnector):
         self._kind = FreshConnection if force_close else Connection
 
     def abort(self) -> None:
-        """Close the pool and abort all of its connections, within this call; each learns of it within a few turns."""
+        """Close the pool and abort all of its connections, within this call; each learns of it soon after."""
         self._close()
         for connection in tuple(self.open):
             connection.abort()

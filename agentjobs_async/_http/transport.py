@@ -60,7 +60,7 @@ _LEAST_SECONDS: Final = 0.001  # of a time limit: aiohttp takes 0 for none
 # create would lose the job's id.
 _MOST_FIELD_BYTES: Final = 65_792  # of a header field of the response, name and value
 _MOST_FIELDS: Final = 256
-_LOSING_TURNS: Final = 4  # of the loop, from the closing of a transport to the call of `connection_lost`
+_LOSING_ITERATIONS: Final = 4  # of the loop, from the closing of a transport to the call of `connection_lost`
 _EXPLANATION_SECONDS: Final = 1.0  # for the body of an error, whose head has said what it is
 
 
@@ -263,7 +263,7 @@ class _Body(aiohttp.Payload):
             for start in range(0, len(self._content), _SENT_BYTES):
                 await writer.write(self._content[start : start + _SENT_BYTES])
         except ConnectionError:
-            for _ in range(_LOSING_TURNS):  # the connection learns of its end, and why, later than of being closed
+            for _ in range(_LOSING_ITERATIONS):  # the connection learns of its end, and why, later than of being closed
                 await asyncio.sleep(0)
             raise
         self._progress.sent()

@@ -8,8 +8,8 @@ from copy import copy
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
-_GRACE_TURNS: Final = 5  # of the loop: enough for a response that is already in the socket to reach the task
-_TURNS_TO_LEAVE: Final = 10  # of the loop, after which a task that swallows its cancellation is no longer waited for
+_GRACE_ITERATIONS: Final = 5  # of the loop: enough for a response that is already in the socket to reach the task
+_ITERATIONS_TO_LEAVE: Final = 10  # of the loop: a task that swallows its cancellation is no longer waited for
 
 
 T = TypeVar("T")
@@ -18,13 +18,14 @@ T = TypeVar("T")
 class CancelScope:
     """A block that is left early at the loop time `deadline`, or when `interrupt` is called; `ended` is true then.
 
-    At the deadline, the loop runs a few more turns before the block is cut: a response that arrived while the loop was
-    blocked is read first, and counts. While the block runs, the scope is in `group`, whose owner can interrupt all.
+    At the deadline, the loop does a few more iterations before the block is cut: a response that arrived while the
+    loop was blocked is read first, and counts. While the block runs, the scope is in `group`, by which all can be
+    interrupted.
 
     Timers have an empty context: the loop keeps a cancelled one, with its context, until its time has come.
 
     A scope cancels the task and takes the cancellation back, as `asyncio.timeout` does. That is not used because it
-    costs each read two more coroutines, has no grace turns, and can't be interrupted for another reason.
+    costs each read two more coroutines, has no grace, and can't be interrupted for another reason.
     """
 
     __slots__ = ("_cancelling", "_group", "_handle", "_loop", "_task", "deadline", "ended", "reason")
@@ -42,7 +43,7 @@ class CancelScope:
         self._handle: asyncio.Handle | None = None
 
     def interrupt(self, reason: Exception | None = None) -> None:
-        """Cut the block at the next turn of the loop, for `reason`; further calls change nothing."""
+        """Cut the block at the next iteration of the loop, for `reason`; further calls change nothing."""
         if not self.ended and self.reason is None:
             self.reason = reason
             self._set(self._loop.call_soon(self._cancel, context=Context()))
@@ -55,7 +56,7 @@ class CancelScope:
         self._loop = task.get_loop()
         self._cancelling = task.cancelling()
         if self.deadline is not None:
-            self._handle = self._loop.call_at(self.deadline, self._cut, _GRACE_TURNS, context=Context())
+            self._handle = self._loop.call_at(self.deadline, self._cut, _GRACE_ITERATIONS, context=Context())
         if self._group is not None:  # last: a group that was interrupted interrupts this scope at once
             self._group.add(self)
         return self
@@ -72,9 +73,9 @@ class CancelScope:
         # Swallow our own cancellation only: if others cancelled the task as well, CancelledError propagates.
         return self._task.uncancel() <= self._cancelling and isinstance(error, asyncio.CancelledError)
 
-    def _cut(self, turns: int) -> None:
-        if turns:
-            self._set(self._loop.call_soon(self._cut, turns - 1, context=Context()))
+    def _cut(self, iterations: int) -> None:
+        if iterations:
+            self._set(self._loop.call_soon(self._cut, iterations - 1, context=Context()))
         else:
             self._cancel()
 
@@ -105,14 +106,14 @@ class Group(set[T]):
             self._emptied.set()
 
     async def wait_until_empty(self, seconds: float | None = None) -> None:
-        """Wait until no block is under way, those included whose tasks were started in this turn of the loop.
+        """Wait until no block is under way, those included whose tasks were started in this iteration of the loop.
 
         Args:
             seconds: How long at most; `None` for any time.
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await asyncio.sleep(0)  # by the next turn, such a task has entered its block
+                await asyncio.sleep(0)  # by the next iteration, such a task has entered its block
                 while self:
                     self._emptied.clear()
                     await self._emptied.wait()
@@ -146,8 +147,8 @@ class ScopeGroup(Group[CancelScope]):
 
 
 async def wait_until_left(busy: Callable[[], object]) -> None:
-    """Wait until `busy` returns false, for a few turns at most: a user's callable may swallow its cancellation."""
-    for _ in range(_TURNS_TO_LEAVE):
+    """Wait until `busy` returns false, for a few iterations at most: a callable may swallow its cancellation."""
+    for _ in range(_ITERATIONS_TO_LEAVE):
         if not busy():
             break
         await asyncio.sleep(0)

@@ -7,12 +7,12 @@ from typing import Any, Final, Generic, TypeVar
 
 T = TypeVar("T")
 
-_IDLE_TURNS: Final = 4  # of the loop in a row, in which nothing comes: the rest of the answer is not in the socket
-_LAST_TURNS: Final = 40  # at most: a turn or two for each 64 KiB, of which a document of 1 MiB has 16
+_IDLE_ITERATIONS: Final = 4  # of the loop in a row, in which nothing comes: the rest of the answer is not in the socket
+_LAST_ITERATIONS: Final = 40  # at most: one or two for each 64 KiB, of which a document of 1 MiB has 16
 
 
 class LateCancel(Generic[T]):
-    """Await a coroutine, and pass a cancellation on to it only some turns of the loop later.
+    """Await a coroutine, and pass a cancellation on to it only some iterations of the loop later.
 
     A coroutine that has ended by then is not cancelled. The cancellation is raised all the same, and the result is
     lost: the coroutine itself has to store what must be kept. It runs in the task that awaits it, since the end of
@@ -43,7 +43,7 @@ class LateCancel(Generic[T]):
             if cut is None:
                 return self._result
             if self._may_last():
-                yield from self._run_last_turns()
+                yield from self._run_last_iterations()
             if not self._ended:
                 yield from self._cancel(cut)
             elif task is not None and task.cancelling() > cancelling:
@@ -73,19 +73,19 @@ class LateCancel(Generic[T]):
             self._step(self._coroutine.send, None)
         return None
 
-    def _run_last_turns(self) -> Generator[Any, Any, None]:
-        """Run the coroutine for some turns of the loop more, however often its task is cancelled."""
+    def _run_last_iterations(self) -> Generator[Any, Any, None]:
+        """Run the coroutine for some iterations of the loop more, however often its task is cancelled."""
         idle = 0
-        for _ in range(_LAST_TURNS):
+        for _ in range(_LAST_ITERATIONS):
             idle += 1
             while not self._ended and asyncio.isfuture(self._awaited) and self._awaited.done():
                 self._step(self._coroutine.send, None)
                 idle = 0
-            if self._ended or idle > _IDLE_TURNS:
+            if self._ended or idle > _IDLE_ITERATIONS:
                 return
             with suppress(asyncio.CancelledError):
                 yield
-            if not asyncio.isfuture(self._awaited):  # it only waited for the next turn
+            if not asyncio.isfuture(self._awaited):  # it only waited for the next iteration
                 self._step(self._coroutine.send, None)
 
     def _cancel(self, cut: asyncio.CancelledError) -> Generator[Any, Any, None]:
@@ -105,7 +105,7 @@ class LateCancel(Generic[T]):
 
 
 def _until_done(awaited: Any) -> Generator[Any, Any, None]:
-    """Wait until `awaited` is done, or for one turn of the loop if it is no future. A cancellation does not end it."""
+    """Wait until `awaited` is done, or for one iteration if it is no future. A cancellation does not end it."""
     if not asyncio.isfuture(awaited):
         yield awaited
         return

@@ -24,7 +24,7 @@ async def run_to_end(
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError as cut:
-        if task.done():  # in the turn of the loop in which this call was cancelled
+        if task.done():  # in the iteration of the loop in which this call was cancelled
             _tell(on_left, cut, task)
         else:
             task.add_done_callback(partial(_tell, on_left, cut))
@@ -48,7 +48,7 @@ async def until_done(tasks: set[asyncio.Future[Any]], on_cancel: Callable[[], No
     while left := {task for task in tasks if not task.done()}:
         try:
             await asyncio.wait(left)
-        except asyncio.CancelledError as error:  # a scope of anyio's cancels at each turn of the loop
+        except asyncio.CancelledError as error:  # a scope of anyio's cancels at each iteration of the loop
             cancelled = error
             on_cancel()
     if cancelled is not None:

@@ -8,7 +8,7 @@ from math import ceil, inf
 from typing import Final, Generic, TypeVar
 
 RESOLUTION_SECONDS: Final = 0.01
-"""How late an item of a wheel may come due; it never comes early. One turn of the loop serves all of such a time."""
+"""How late an item of a wheel may come due; it never comes early. One iteration serves all of such a time."""
 
 _FEW_EMPTY: Final = 1024  # numbers of emptied buckets that are not worth a sweep
 _ROUNDING: Final = 1e-6  # of a bucket: a time that lies on its edge, but for the rounding of floats, is in it

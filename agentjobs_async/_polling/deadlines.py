@@ -12,8 +12,8 @@ from agentjobs_async._polling.wait_state import last_poll_lead
 
 _MIN_LEAD_SECONDS: Final = 2 * RESOLUTION_SECONDS  # so that the last poll and the end are two buckets
 # When the loop comes late to a deadline, the answer to a poll in flight may have arrived already. Each callback and
-# each task that hands it on takes a turn of the loop; only after these turns does the wait end without it.
-_GRACE_TURNS: Final = 5
+# each task that hands it on takes an iteration of the loop; only after these does the wait end without it.
+_GRACE_ITERATIONS: Final = 5
 
 
 class OnDeadlines(Protocol):
@@ -61,13 +61,13 @@ class Deadlines:
 
     def _on_due(self) -> None:
         due = self._wheel.take_due(self._loop.time())
-        self._arm()  # first: of very many, the last are served some turns later
+        self._arm()  # first: of very many, the last are served some iterations later
         self._due.add(map(self._on_time, due))
 
     def _on_time(self, waiter: Watch) -> None:
         """Cause the last poll for `waiter`, or end it, if its time is up."""
         if waiter.bucket is None:
-            return  # it has ended in a turn between its time and this one
+            return  # it has ended in an iteration between its time and this one
         waiter.bucket = None
         now, deadline = self._loop.time(), waiter.started + (waiter.timeout or 0.0)
         if now < deadline - ROUNDING_SECONDS:
@@ -77,15 +77,15 @@ class Deadlines:
             self._owner.on_over(waiter, now)
         else:
             if not self._late:
-                self._loop.call_soon(self._wait_for_answers, self._late, _GRACE_TURNS, context=Context())
+                self._loop.call_soon(self._wait_for_answers, self._late, _GRACE_ITERATIONS, context=Context())
             self._late.append(waiter)
 
-    def _wait_for_answers(self, waiters: list[Watch], turns: int) -> None:
-        """End `waiters` after `turns` turns of the loop: an answer that came counts."""
+    def _wait_for_answers(self, waiters: list[Watch], iterations: int) -> None:
+        """End `waiters` after as many iterations of the loop: an answer that came counts."""
         if self._late is waiters:
-            self._late = []  # whoever comes from here on waits for its own turns
-        if turns:
-            self._loop.call_soon(self._wait_for_answers, waiters, turns - 1, context=Context())
+            self._late = []  # whoever comes from here on waits for its own iterations
+        if iterations:
+            self._loop.call_soon(self._wait_for_answers, waiters, iterations - 1, context=Context())
         else:
             self._due.add(map(self._over, waiters))
 

@@ -17,7 +17,7 @@ from agentjobs_async.models import JobRef
 
 _SILENCE_SECONDS: Final = 1.0  # without a good answer: what became due in it is spread when the next one comes
 _LIMITED: Final = 429
-_MAX_PUT_OFF: Final = 1000  # polls in one turn of the loop: a few milliseconds
+_MAX_PUT_OFF: Final = 1000  # polls in one iteration of the loop: a few milliseconds
 
 
 class Dispatcher(Protocol):
@@ -149,7 +149,7 @@ class PollQueue:
                 self._limits.start(now)
                 tracked.is_urgent = False
                 return tracked
-        self._timers.set(self.dispatcher.dispatch, now)  # the rest after the next turn of the loop
+        self._timers.set(self.dispatcher.dispatch, now)  # the rest in the next iteration of the loop
         return None
 
     def _take(self, now: float) -> Tracked | None:

@@ -118,7 +118,7 @@ class Scheduler:
         self.detach(watch, asyncio.CancelledError())
 
     def _end_waiter(self, tracked: Tracked, waiter: Watch, result: Result) -> None:
-        """End a wait for the job, unless it has ended in a turn of the loop before this one."""
+        """End a wait for the job, unless it has ended in an iteration of the loop before this one."""
         if waiter.tracked is tracked:
             self.detach(waiter, result)
             waiter.on_end(result)

@@ -14,7 +14,7 @@ from agentjobs_async._polling.wait_state import Answer
 from agentjobs_async.errors import TransportError
 from agentjobs_async.models import JobRef
 
-_TURN_SECONDS: Final = 0.002  # of polls before other tasks run: longer delays those, shorter costs more turns
+_ITERATION_SECONDS: Final = 0.002  # of polls before other tasks run: longer delays those, shorter costs more iterations
 _PATIENCE_SECONDS: Final = 1.0  # for a poll that many others overtook
 _MAX_PATIENCE_SECONDS: Final = 30.0  # for any poll while others wait, unless its job was slow before
 _OVERTAKEN_TIMES: Final = 2  # times the number of slots: a poll is overtaken once that many others were answered
@@ -57,8 +57,8 @@ class Workers:
         self._leaving: dict[JobRef, asyncio.Task[None]] = {}
         self._starting: Worker | None = None
         self._mean_latency = 0.0
-        self._turn_ends = 0.0
-        self._turning = False
+        self._iteration_ends = 0.0
+        self._iteration_scheduled = False
         self._closed = False
 
     def is_leaving(self, ref: JobRef) -> bool:
@@ -189,8 +189,8 @@ class Workers:
             else:
                 self._mean_latency += _SMOOTHING * (now - worker.began - self._mean_latency)
             del answer  # it may be large, and the next one may take long to come
-            if now > self._turn_ends and queue.has_backlog():
-                now = await self._next_turn()
+            if now > self._iteration_ends and queue.has_backlog():
+                now = await self._next_iteration()
 
     def _ends_worker(self, worker: Worker, error: BaseException, *, cut: bool) -> bool:
         """Return whether a worker ends with what its poll raised: the cancellation by a cut, or its own disposal."""
@@ -214,22 +214,22 @@ class Workers:
             if task is not None:
                 task.add_done_callback(asyncio.Task.exception)  # else asyncio logs that it was never retrieved
             raise error
-        if self._mean_latency > _TURN_SECONDS and took < self._mean_latency:
+        if self._mean_latency > _ITERATION_SECONDS and took < self._mean_latency:
             await asyncio.sleep(self._mean_latency - took)
         return self._loop.time()
 
-    async def _next_turn(self) -> float:
-        """Wait until other tasks have run, and return the loop time. All workers share one turn in each round of it."""
-        while (now := self._loop.time()) > self._turn_ends:
-            if not self._turning:
-                self._turning = True
-                self._loop.call_soon(self._begin_turn, context=Context())
+    async def _next_iteration(self) -> float:
+        """Wait until other tasks have run, and return the loop time. All workers share the time of one iteration."""
+        while (now := self._loop.time()) > self._iteration_ends:
+            if not self._iteration_scheduled:
+                self._iteration_scheduled = True
+                self._loop.call_soon(self._begin_iteration, context=Context())
             await asyncio.sleep(0)
         return now
 
-    def _begin_turn(self) -> None:
-        self._turning = False
-        self._turn_ends = self._loop.time() + _TURN_SECONDS
+    def _begin_iteration(self) -> None:
+        self._iteration_scheduled = False
+        self._iteration_ends = self._loop.time() + _ITERATION_SECONDS
 
     def close(self) -> set[asyncio.Task[None]]:
         """Cut all polls; return the tasks that are about to end."""

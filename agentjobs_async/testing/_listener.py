@@ -265,7 +265,7 @@ class Listener:
             self._held.pop().close()
 
     async def _stop_accepting(self) -> None:
-        # Two turns of the loop hand over connections that are already accepted; closing the socket would lose them.
+        # Two iterations of the loop hand over connections that are already accepted: closing the socket loses them.
         loop = asyncio.get_running_loop()
         with contextlib.suppress(NotImplementedError):
             for listening in self._sockets:

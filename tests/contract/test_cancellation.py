@@ -39,7 +39,7 @@ SMALL, LARGE = 10, 50_000_000
 Call = Callable[[], Coroutine[Any, Any, object]]
 
 
-def turns_into(seconds: float) -> Callable[[], Awaitable[None]]:
+def after(seconds: float) -> Callable[[], Awaitable[None]]:
     return partial(asyncio.sleep, seconds)
 
 
@@ -105,7 +105,7 @@ async def test_connecting(open_listener: Callable[[str], AbstractAsyncContextMan
                 }
                 sockets = connections()
                 async with tasks_kept():
-                    assert await cancelled(calls[name], turns_into(5))
+                    assert await cancelled(calls[name], after(5))
                     await let_go()
                 await quiet(emulator, 0, sockets)
         outcomes = [event.outcome for event in events if isinstance(event, CreateFailed)]
@@ -151,9 +151,9 @@ async def test_silent_server(server_tls: ssl.SSLContext, client_tls: ssl.SSLCont
 
 
 @pytest.mark.parametrize("name", ["create", "read"])
-async def test_silent_server_at_every_turn(name: str, server_tls: ssl.SSLContext, client_tls: ssl.SSLContext) -> None:
-    """At whatever turn of a handshake or after it an exchange is cancelled, it has no socket any more."""
-    turns = 0
+async def test_silent_server_at_every_moment(name: str, server_tls: ssl.SSLContext, client_tls: ssl.SSLContext) -> None:
+    """In whatever iteration of a handshake or after it an exchange is cancelled, it has no socket any more."""
+    iterations = 0
     async with Mute(server_tls) as server:
         while server.taken < 20:
             async with AgentJobsSession(server.base_url, KEY, project_id="docs", ssl=client_tls) as session:
@@ -161,11 +161,11 @@ async def test_silent_server_at_every_turn(name: str, server_tls: ssl.SSLContext
                     "create": partial(session.create_job, PROMPT),
                     "read": partial(session.get_job, "job_1"),
                 }
-                assert await cancelled(calls[name], partial(let_go, turns))
+                assert await cancelled(calls[name], partial(let_go, iterations))
                 await let_go()
-                assert server.clients() == 0, turns
-            turns += 1
-    assert turns > 25
+                assert server.clients() == 0, iterations
+            iterations += 1
+    assert iterations > 25
 
 
 WAIT_STEPS: Final = (
@@ -197,7 +197,7 @@ async def test_wait(waiting: Waiting) -> None:
             created = await _read_once(session, emulator, fault)
             sockets = connections()
             async with tasks_kept():
-                assert await cancelled(lambda: wait(created.ref), turns_into(25))
+                assert await cancelled(lambda: wait(created.ref), after(25))
                 await let_go()
             await quiet(emulator, len(emulator.requests), sockets)
         ended = [event for event in events if isinstance(event, WaitEnded)]
@@ -218,24 +218,24 @@ async def _read_once(session: AgentJobsSession, emulator: Emulator, fault: str) 
     return created
 
 
-async def test_wait_at_every_turn(waiting: Waiting) -> None:
-    """At whatever turn of the loop a wait is cancelled, it is out at once, and polls no more."""
+async def test_wait_at_every_moment(waiting: Waiting) -> None:
+    """In whatever iteration of the loop a wait is cancelled, it is out at once, and polls no more."""
 
     async def check(plan: str) -> None:
-        turns, under_way = 0, True
+        iterations, under_way = 0, True
         async with Emulator(script=ENDED) as emulator, waiting(emulator, policy=every(1)) as (session, wait):
             created = await session.create_job(PROMPT)
-            while under_way and turns < 60:
+            while under_way and iterations < 60:
                 await emulator.inject(plan)
                 async with tasks_kept():
-                    under_way = await cancelled(lambda: wait(created.ref), partial(let_go, turns))
+                    under_way = await cancelled(lambda: wait(created.ref), partial(let_go, iterations))
                     await let_go()
                 sent = len(emulator.requests)
                 await asyncio.sleep(50)
                 assert len(emulator.requests) == sent
                 emulator._plans = Plans()
-                turns += 3
-        assert turns > 8
+                iterations += 3
+        assert iterations > 8
 
     plans = ("ok", "500 on=get", "close on=get", "body:html on=get", "short on=get")
     assert await failures_in_turn(check, *plans) == {}

@@ -100,14 +100,14 @@ async def _ends(calls: list[Call]) -> list[object]:
     """Return how calls end, left alone and cancelled at this moment and that."""
     ends = [await end_of(call()) for call in calls]
     for call in calls:
-        for turns, seconds in ((1, 0.0), (4, 0.0), (7, 0.0), (10, 0.0), (0, 0.7)):
-            ends.append(await _end_when_cancelled(call, turns, seconds))
+        for iterations, seconds in ((1, 0.0), (4, 0.0), (7, 0.0), (10, 0.0), (0, 0.7)):
+            ends.append(await _end_when_cancelled(call, iterations, seconds))
     return ends
 
 
-async def _end_when_cancelled(call: Call, turns: int, seconds: float) -> object:
+async def _end_when_cancelled(call: Call, iterations: int, seconds: float) -> object:
     task = asyncio.ensure_future(_end(call))
-    for _ in range(turns):
+    for _ in range(iterations):
         await asyncio.sleep(0)
     if seconds:
         await asyncio.sleep(seconds)

@@ -34,7 +34,7 @@ CALLS: Final[dict[str, Callable[[AgentJobsSession], Any]]] = {
 
 
 def test_cancelled_while_closing() -> None:
-    """However often closing is cancelled, and from whichever turn on, it leaves no socket, task or warning behind."""
+    """However often closing is cancelled, and from whichever iteration on, it leaves no socket, task or warning."""
     loops = [asyncio.__name__, *(name for name in ["uvloop"] if find_spec(name))]
     said = run_child(
         """
@@ -49,7 +49,7 @@ def test_cancelled_while_closing() -> None:
         authority.configure_trust(client)
         authority.issue_cert("127.0.0.1").configure_cert(serving)
 
-        async def life(server, turn):
+        async def life(server, iteration):
             session = AgentJobsSession(server.base_url, KEY, project_id="docs", ssl=client)
             calls = [session.create_job("x" * 9_000_000), session.get_job("job_1"), session.wait_for_job("job_2")]
             tasks = [asyncio.ensure_future(call) for call in calls]
@@ -57,7 +57,7 @@ def test_cancelled_while_closing() -> None:
             while server.taken < before + 3:
                 await asyncio.sleep(0.001)
             closing = asyncio.ensure_future(session.aclose())
-            for _ in range(1 + turn):  # the first begins it
+            for _ in range(1 + iteration):  # the first begins it
                 await asyncio.sleep(0)
             early = not closing.done()
             while not closing.done():  # as anyio's scopes do
@@ -66,19 +66,19 @@ def test_cancelled_while_closing() -> None:
             ends = await asyncio.gather(closing, *tasks, return_exceptions=True)
             for _ in range(5):
                 await asyncio.sleep(0)
-            assert server.clients() == 0, turn
+            assert server.clients() == 0, iteration
             assert all(isinstance(end, BaseException) for end in ends[1:]), ends
             await session.aclose()
             return early
 
         async def main():
             async with Mute(serving) as server:
-                turn = 0
-                while await life(server, turn):
-                    turn += 1
-                await life(server, turn)
+                iteration = 0
+                while await life(server, iteration):
+                    iteration += 1
+                await life(server, iteration)
                 assert asyncio.all_tasks() == {asyncio.current_task()}
-            print(turn > 1)
+            print(iteration > 1)
 
         for name in sys.argv[1:]:
             importlib.import_module(name).run(main())

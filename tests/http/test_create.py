@@ -373,12 +373,12 @@ async def test_time_out_of_the_callers_own(caplog: pytest.LogCaptureFixture) -> 
 
 @pytest.mark.looptime
 async def test_cancelled_when_it_is_answered(caplog: pytest.LogCaptureFixture) -> None:
-    """A create that is cancelled in a turn of the loop from its answer on loses no id.
+    """A create that is cancelled in an iteration of the loop from its answer on loses no id.
 
     It returns the job; or the log and the cancellation name its token, and hooks are told of it and of the end.
     """
 
-    async def check(turns: int) -> None:
+    async def check(iterations: int) -> None:
         caplog.clear()
         events: list[Any] = []
         answered = asyncio.Event()
@@ -386,7 +386,7 @@ async def test_cancelled_when_it_is_answered(caplog: pytest.LogCaptureFixture) -
         async with Scripted(answer) as server, server.session(hooks=[events.append]) as session:
             creating = asyncio.ensure_future(session.create_job("Fix it", label="order-17"))
             await answered.wait()
-            await let_go(turns)
+            await let_go(iterations)
             if creating.cancel():
                 with pytest.raises(asyncio.CancelledError) as caught:
                     await creating
@@ -412,14 +412,14 @@ async def test_cancelled_when_it_is_answered(caplog: pytest.LogCaptureFixture) -
 
 @pytest.mark.looptime
 async def test_closed_when_it_is_answered() -> None:
-    """A session that is closed in a turn of the loop from a create's answer on returns the job."""
+    """A session that is closed in an iteration of the loop from a create's answer on returns the job."""
 
-    async def check(turns: int) -> None:
+    async def check(iterations: int) -> None:
         answered = asyncio.Event()
         async with Scripted(Reply(CREATED.data, after=answered.set)) as server, server.session() as session:
             creating = asyncio.ensure_future(session.create_job("Fix it"))
             await answered.wait()
-            await let_go(turns)
+            await let_go(iterations)
             await session.aclose()
             assert creating.done()
             assert (await creating).id == "job_1"

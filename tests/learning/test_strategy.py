@@ -70,7 +70,7 @@ def test_waits_by_project_and_model() -> None:
     wait = wait_learned({("docs", None): of_two_humps(), ("docs", "fast"): history_of([120.0] * 50)})
     assert wait(poll_at(120, AgentJob("job_1", "docs", "active"))) > 1.7 * default_gap(120)
     fast = AgentJob("job_1", "docs", "active", model="fast")
-    assert is_default(wait, fast), "two tables are not made in one turn"
+    assert is_default(wait, fast), "two tables are not made in one iteration"
     assert wait(poll_at(120.5, fast)) < 0.6 * default_gap(120)
     assert wait(poll_at(120, AgentJob("job_1", "docs", "active", model="slow"))) > 1.7 * default_gap(120)
     assert is_default(wait, AgentJob("job_1", "web", "active"))

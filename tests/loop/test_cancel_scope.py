@@ -115,13 +115,13 @@ def test_clock_below_zero() -> None:
 
 
 async def test_what_has_come_counts() -> None:
-    """A deadline that is past already lets the loop turn before it cuts: what has come by then is read."""
-    turns = 0
+    """A deadline that is past already lets the loop go on before it cuts: what has come by then is read."""
+    iterations = 0
     with CancelScope(asyncio.get_running_loop().time() - 60) as scope:
-        while turns < 4:
+        while iterations < 4:
             await asyncio.sleep(0)
-            turns += 1
-    assert (turns, scope.ended) == (4, False)
+            iterations += 1
+    assert (iterations, scope.ended) == (4, False)
 
 
 async def test_interrupt() -> None:

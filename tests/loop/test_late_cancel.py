@@ -1,4 +1,4 @@
-"""A coroutine that a cancellation reaches some turns of the loop late."""
+"""A coroutine that a cancellation reaches some iterations of the loop late."""
 
 import asyncio
 from collections.abc import Callable
@@ -64,17 +64,17 @@ async def test_without_a_cancellation() -> None:
         await LateCancel(broken(), always)
 
 
-@pytest.mark.parametrize("order", ["answer, cancel", "cancel, answer", "cancel, turn, answer"])
+@pytest.mark.parametrize("order", ["answer, cancel", "cancel, answer", "cancel, iteration, answer"])
 @pytest.mark.parametrize("times", [1, 3])
 async def test_cancelled_with_the_answer(order: str, times: int) -> None:
-    """An answer that comes with the cancellation, or a turn later, is read to its end; the cancellation is raised."""
+    """An answer that comes with the cancellation, or an iteration later, is read to its end; then it is cancelled."""
     exchange = Exchange()
     call = exchange.begin()
     await let_go()
     for step in order.split(", "):
         if step == "answer":
             exchange.answer.set_result("head")
-        elif step == "turn":
+        elif step == "iteration":
             await asyncio.sleep(0)
         else:
             for _ in range(times):
@@ -85,8 +85,8 @@ async def test_cancelled_with_the_answer(order: str, times: int) -> None:
     assert caught.value.__context__ is None
 
 
-async def test_cancelled_in_each_turn() -> None:
-    """A task that is cancelled in each turn of the loop, as by anyio's scopes, reads an answer that is there."""
+async def test_cancelled_in_each_iteration() -> None:
+    """A task that is cancelled in each iteration of the loop, as by anyio's scopes, reads an answer that is there."""
     exchange = Exchange()
     call = exchange.begin()
     await let_go()
@@ -99,7 +99,7 @@ async def test_cancelled_in_each_turn() -> None:
 
 @pytest.mark.parametrize("may_last", [always, never])
 async def test_cancelled_without_an_answer(may_last: Callable[[], bool]) -> None:
-    """Without an answer, the coroutine is cancelled within some turns, and so is what it awaits."""
+    """Without an answer, the coroutine is cancelled within some iterations, and so is what it awaits."""
     exchange = Exchange()
     call = exchange.begin(may_last)
     await let_go()

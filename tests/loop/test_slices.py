@@ -1,4 +1,4 @@
-"""Work in slices: how much of it one turn of the loop may do, and that all of it is done."""
+"""Work in slices: how much of it one iteration of the loop may do, and that all of it is done."""
 
 import asyncio
 from collections.abc import Iterator
@@ -7,39 +7,39 @@ from typing import Any
 
 import pytest
 
-from agentjobs_async._loop.slices import PIECES_PER_TURN, SlicedWork, run_in_slices, run_slice
+from agentjobs_async._loop.slices import PIECES_PER_ITERATION, SlicedWork, run_in_slices, run_slice
 from tests.polled import in_memory, stand_still
 
 pytestmark = in_memory
 
 
 async def test_room_by_time() -> None:
-    """A turn in which each piece takes long has room for few."""
+    """An iteration in which each piece takes long has room for few."""
     pieces = repeat(0.001, 1000)
     assert run_slice(asyncio.get_running_loop(), map(stand_still, pieces))
     assert len(list(pieces)) >= 1000 - 64
 
 
 async def test_room_by_number() -> None:
-    """A turn has room for a number of pieces, however little time they take; the last slice says that none is left."""
-    pieces = iter(range(PIECES_PER_TURN + 10))
+    """An iteration has room for a number of pieces, however little time they take; the last slice ends them."""
+    pieces = iter(range(PIECES_PER_ITERATION + 10))
     assert run_slice(asyncio.get_running_loop(), pieces)
-    assert next(pieces) == PIECES_PER_TURN
+    assert next(pieces) == PIECES_PER_ITERATION
     assert not run_slice(asyncio.get_running_loop(), pieces)
 
 
 @pytest.mark.parametrize("cancelled", [False, True])
 async def test_in_slices(cancelled: bool) -> None:  # noqa: FBT001 - a parameter of the test
-    """All pieces are done, a slice in each turn; the rest at once when the task is cancelled."""
+    """All pieces are done, a slice in each iteration; the rest at once when the task is cancelled."""
     done: list[int] = []
     work = asyncio.ensure_future(run_in_slices(map(done.append, range(1000))))
-    turns = list[int]()
+    iterations = list[int]()
     while not work.done():
         await asyncio.sleep(0)
-        turns.append(len(done))
+        iterations.append(len(done))
         if cancelled:
             work.cancel()
-    assert turns[:2] == [250, 1000 if cancelled else 500]
+    assert iterations[:2] == [250, 1000 if cancelled else 500]
     assert work.cancelled() is cancelled
     assert done == [*range(1000)]
 
@@ -60,7 +60,7 @@ async def test_added_work() -> None:
     assert done == [0, 1, 2]
     work.add(map(piece, range(2000, 2010)))
     await asyncio.sleep(0)
-    assert done == [*range(3 + PIECES_PER_TURN)]
+    assert done == [*range(3 + PIECES_PER_ITERATION)]
     await asyncio.sleep(1)
     assert done == [*range(600), *range(1000, 1010), *range(2000, 2010)]
     work.add(map(piece, [7]))
@@ -79,9 +79,9 @@ async def test_stopped_work(finished: bool) -> None:  # noqa: FBT001 - a paramet
 
     work.add(generated())
     (work.finish if finished else work.clear)()
-    assert len(done) == (600 if finished else PIECES_PER_TURN)
+    assert len(done) == (600 if finished else PIECES_PER_ITERATION)
     await asyncio.sleep(1)
-    assert len(done) == (600 if finished else PIECES_PER_TURN)
+    assert len(done) == (600 if finished else PIECES_PER_ITERATION)
 
 
 async def test_work_that_stops_itself() -> None:

@@ -42,7 +42,7 @@ async def test_cancelled_call_of_a_task() -> None:
     assert left == [("done", caught.value)]
 
 
-async def test_cancelled_in_the_turn_of_the_result() -> None:
+async def test_cancelled_in_the_iteration_of_the_result() -> None:
     """A call that is cancelled when the coroutine has ended tells its result before it raises."""
     left: list[object] = []
     call: asyncio.Task[str]

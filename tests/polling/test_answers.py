@@ -24,7 +24,7 @@ from agentjobs_async import (
     WaitStarted,
     WaitTimeoutError,
 )
-from agentjobs_async._loop.slices import PIECES_PER_TURN
+from agentjobs_async._loop.slices import PIECES_PER_ITERATION
 from tests.polled import ACTIVE, REF, Polled, clock, ended, every, in_memory, missing, refs, stand_still
 
 pytestmark = in_memory
@@ -147,15 +147,15 @@ async def test_errors_hold_no_frame_of_a_worker() -> None:
     assert "_poll_due" not in names
 
 
-MANY = 5 * PIECES_PER_TURN
-MOST = PIECES_PER_TURN + 64
+MANY = 5 * PIECES_PER_ITERATION
+MOST = PIECES_PER_ITERATION + 64
 
 
-class Turns:
-    """Counts how many waits end in each turn of the loop.
+class Iterations:
+    """Counts how many waits end in each iteration of the loop.
 
     Attributes:
-        first: Set in the turn after that of the first end.
+        first: Set in the iteration after that of the first end.
     """
 
     def __init__(self, waits: list[asyncio.Future[AgentJob]]) -> None:
@@ -169,11 +169,11 @@ class Turns:
         if not self._counting:
             self._counting = True
             self._ends.append(0)
-            asyncio.get_running_loop().call_soon(self._next_turn)
+            asyncio.get_running_loop().call_soon(self._next_iteration)
         self._ends[-1] += 1
         self.first.set()
 
-    def _next_turn(self) -> None:
+    def _next_iteration(self) -> None:
         self._counting = False
 
     @property
@@ -183,13 +183,13 @@ class Turns:
 
 @pytest.mark.parametrize("count", [1, MANY])
 async def test_one_deadline(count: int) -> None:
-    """Very many waits with one deadline end within 0.25 s after it, a bounded number of them in each turn."""
+    """Very many waits with one deadline end within 0.25 s after it, a bounded number of them in each iteration."""
     async with JobTracker(Polled(), policy=every(60)) as tracker:
         waits = [tracker.watch(JobRef("docs", f"job_{number % count}"), timeout=20) for number in range(MANY)]
-        began, turns = clock(), Turns(waits)
+        began, iterations = clock(), Iterations(waits)
         assert {type(error) for error in await ended(*waits)} == {WaitTimeoutError}
         assert 20 <= clock() - began <= 20.25
-        assert turns.most <= MOST
+        assert iterations.most <= MOST
         assert tracker.stats().jobs == 0
 
 
@@ -199,14 +199,14 @@ async def test_job_that_ends() -> None:
     get_job = Polled("active", "completed")
     async with JobTracker(get_job, policy=every(10), hooks=[events.append]) as tracker:
         waits = [tracker.watch(REF, timeout=11 if number % 2 else 100) for number in range(MANY)]
-        turns = Turns(waits)
-        await turns.first.wait()
+        iterations = Iterations(waits)
+        await iterations.first.wait()
         assert not waits[-1].done()
         assert tracker.stats().jobs == 0
         waits[-1].cancel()
         stand_still(5)  # beyond the deadline of half of them: the answer in hand counts
         results = await ended(*waits)
-        assert turns.most <= MOST
+        assert iterations.most <= MOST
         assert {type(result) for result in results[:-1]} == {AgentJob}
         assert isinstance(results[-1], asyncio.CancelledError)
         assert get_job.at() == [0, 10]
@@ -223,9 +223,9 @@ async def test_missing_job() -> None:
     """When a 404 has outlived the grace of many waits, these end, some at a time, each with an error of its own."""
     async with JobTracker(Polled(missing), policy=every(2, not_found_grace=5)) as tracker:
         waits = [tracker.watch(REF) for _ in range(MANY)]
-        turns = Turns(waits)
+        iterations = Iterations(waits)
         errors = await ended(*waits)
-        assert turns.most <= MOST
+        assert iterations.most <= MOST
         assert {type(error) for error in errors} == {NotFoundError}
         assert len(set(map(id, errors))) == MANY
         assert tracker.stats().jobs == 0
@@ -239,9 +239,9 @@ async def test_closing(cancelled: bool) -> None:  # noqa: FBT001 - a parameter o
     waits = [tracker.watch(ref) for ref in refs(MANY)]
     await asyncio.sleep(10.5)
     asked = len(get_job.asked)
-    turns = Turns(waits)
+    iterations = Iterations(waits)
     closing = asyncio.ensure_future(tracker.aclose())
-    await turns.first.wait()
+    await iterations.first.wait()
     assert not waits[-1].done()
     if cancelled:
         closing.cancel()
@@ -250,7 +250,7 @@ async def test_closing(cancelled: bool) -> None:  # noqa: FBT001 - a parameter o
         assert all(wait.done() for wait in waits)
     await asyncio.wait([closing])
     assert {type(error) for error in await ended(*waits)} == {SessionClosedError}
-    assert cancelled or turns.most <= MOST
+    assert cancelled or iterations.most <= MOST
     await asyncio.sleep(10)
     assert len(get_job.asked) == asked
     assert asyncio.all_tasks() == {asyncio.current_task()}

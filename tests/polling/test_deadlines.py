@@ -1,4 +1,4 @@
-"""The deadlines of waits: when each is reported, and how many in one turn of the loop."""
+"""The deadlines of waits: when each is reported, and how many in one iteration of the loop."""
 
 import asyncio
 from types import SimpleNamespace
@@ -21,11 +21,11 @@ class Wait(Watch):
 
 
 class Told:
-    """Deadlines that tell their waits, and note how many ended in each turn of the loop."""
+    """Deadlines that tell their waits, and note how many ended in each iteration of the loop."""
 
     def __init__(self) -> None:
-        self.turns: list[int] = []
-        self._turn = 0
+        self.iterations: list[int] = []
+        self._counting = False
         self.over: list[Wait] = []
         loop = asyncio.get_running_loop()
         self.deadlines = Deadlines(loop, self)
@@ -34,16 +34,16 @@ class Told:
         waiter.told.append(("near", round(now - waiter.started, 2)))
 
     def on_over(self, waiter: Any, now: float) -> None:
-        if not self._turn:
-            self._turn = 1
-            asyncio.get_running_loop().call_soon(self._next_turn)
-            self.turns.append(0)
-        self.turns[-1] += 1
+        if not self._counting:
+            self._counting = True
+            asyncio.get_running_loop().call_soon(self._next_iteration)
+            self.iterations.append(0)
+        self.iterations[-1] += 1
         self.over.append(waiter)
         waiter.told.append(("over", round(now - waiter.started, 2)))
 
-    def _next_turn(self) -> None:
-        self._turn = 0
+    def _next_iteration(self) -> None:
+        self._counting = False
 
     def add(self, *timeouts: float | None) -> list[Wait]:
         waits = [Wait(timeout) for timeout in timeouts]
@@ -81,11 +81,11 @@ async def test_removed_waits() -> None:
     assert told.over == waits[151::2]
 
 
-async def test_wait_that_ends_between_its_time_and_its_turn() -> None:
-    """Where very many waits come due at once, one that ends in a turn before its own is told nothing, and not kept."""
+async def test_wait_that_ends_between_its_time_and_its_iteration() -> None:
+    """Where very many waits come due at once, one that ends before its own iteration is told nothing and not kept."""
     told = Told()
     waits = told.add(*[5.0] * 1000)
-    while not waits[0].told:  # noqa: ASYNC110 - what it waits for is the turn after the first of them
+    while not waits[0].told:  # noqa: ASYNC110 - what it waits for is the iteration after the first of them
         await asyncio.sleep(0.01)
     told.deadlines.remove(waits[-1])
     await asyncio.sleep(0.3)

@@ -96,7 +96,7 @@ async def test_leaving_updates_early() -> None:
 
 
 async def test_cancelled_anext() -> None:
-    """A cancelled `anext` loses no change, also where the change comes in the same turn of the loop, nor the end."""
+    """A cancelled `anext` loses no change, also where that comes in the same iteration of the loop, nor the end."""
     get_job = Polled("active", changed("m"), changed("n"), "completed")
     async with JobTracker(get_job, policy=every(5)) as tracker, tracker.updates(REF) as changes:
         seen: list[AgentJob] = []

@@ -70,7 +70,7 @@ ITEMS = [BatchItem(key, "Fix the links", "docs") for key in KEYS]
 record_job = RowStore.record_job
 
 async def keep_late(*row):
-    for _ in range(1000):  # turns of the loop: longer than a closing takes
+    for _ in range(1000):  # iterations of the loop: longer than a closing takes
         await asyncio.sleep(0)
     return await record_job(*row)
 
