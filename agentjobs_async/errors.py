@@ -157,9 +157,9 @@ class CreateOutcomeUnknownError(AgentJobsError):
         sent_at: "datetime | None" = None,
     ) -> None:
         super().__init__(detail)
-        place = "the project" if project_id is None else f"the project {one_line(project_id, 200)}"
+        where = "the project" if project_id is None else f"the project {one_line(project_id, 200)}"
         moment = "" if sent_at is None else f" for a job of {local_time(sent_at)}"
-        self.advice: str = f"an agent may have been started: look at {place}{moment} before creating this job again"
+        self.advice: str = f"an agent may have been started: look at {where}{moment} before creating this job again"
         self.project_id = project_id
         self.sent_at = sent_at
         self.phase: CreatePhase = phase

@@ -64,8 +64,8 @@ def test_states_of_an_item() -> None:
         assert set(re.findall(r"`([a-z]+)`", shown[state][2])) == set(targets), state
 
 
-def test_places_of_a_tracked_job() -> None:
-    """The architecture page names every place of a tracked job that the code does."""
+def test_buckets_of_a_tracked_job() -> None:
+    """The architecture page names every bucket of a tracked job that the code does."""
     rows = table_below(ARCHITECTURE, "Where a tracked job is")
     named = {row[0].strip("`") for row in rows} - {">= 0"}
     assert named == {name for name, value in vars(Tracked).items() if name.isupper() and isinstance(value, int)}

@@ -584,7 +584,7 @@ async def test_run_job_whose_create_hangs() -> None:
 
 @pytest.mark.looptime
 async def test_waiting_for_a_place_is_no_slow_server() -> None:
-    """With one place for 50 waits, none takes its turn for a timeout of the request."""
+    """With one slot for 50 waits, none takes its turn for a timeout of the request."""
     settings: dict[str, Any] = {"budget": PollBudget(in_flight=1), "timeouts": HttpTimeouts(request=2)}
     events: list[object] = []
     async with (

@@ -106,8 +106,8 @@ def test_no_count() -> None:
     """A count is a whole number of at least its least; a bool is none."""
 
     def check(value: Any) -> None:
-        with pytest.raises(InvalidInputError, match=r"^places must be a whole number of at least 1, not ") as caught:
-            checked_count("places", value)
+        with pytest.raises(InvalidInputError, match=r"^slots must be a whole number of at least 1, not ") as caught:
+            checked_count("slots", value)
         assert len(str(caught.value)) < 100
 
     assert failures(check, 0, -1, 1.0, True, None, "3", nan, -(10**5000)) == {}
@@ -115,10 +115,10 @@ def test_no_count() -> None:
 
 def test_count() -> None:
     """A whole number of at least the least stays as it is."""
-    assert checked_count("places", 1) == 1
-    assert checked_count("places", 0, least=0) == 0
+    assert checked_count("slots", 1) == 1
+    assert checked_count("slots", 0, least=0) == 0
     with pytest.raises(InvalidInputError, match="at least 2, not 1"):
-        checked_count("places", 1, least=2)
+        checked_count("slots", 1, least=2)
 
 
 def test_instance() -> None:

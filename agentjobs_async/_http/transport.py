@@ -201,8 +201,8 @@ class Transport:
         if alert is not None and (progress is None or progress.connections <= 1):
             nothing_left = True  # the request was sent, but the server ended the handshake, and read nothing of it
         if nothing_left:
-            place = "" if reason == "refused" else f" to {url.host}"  # the text has it, or the proxy's
-            return NotSentError(f"nothing was sent{place}: {text}", reason or "connect")
+            target = "" if reason == "refused" else f" to {url.host}"  # the text has it, or the proxy's
+            return NotSentError(f"nothing was sent{target}: {text}", reason or "connect")
         if isinstance(error, aiohttp.ClientResponseError | HttpProcessingError):
             return ProtocolError("http", text)
         if _broke_unanswered(error, kept=False):

@@ -119,7 +119,7 @@ class Answers:
         if isinstance(answer, Exception):
             self._hold_back(tracked, answer, due, now, began)
         if tracked.bucket == Tracked.NOWHERE:
-            self._queue.place(tracked, tracked.due, now)
+            self._queue.put(tracked, tracked.due, now)
 
     def _hold_back(self, tracked: Tracked, error: Exception, due: float, now: float, began: float) -> None:
         """Make the polls of others wait as well, where a poll that began at `began` failed for a reason they share."""
@@ -131,8 +131,8 @@ class Answers:
         if isinstance(error, NotSentError):
             self._queue.outage.not_reached(tracked, due, now)
         elif isinstance(error, ResponseError) and not_before > now:
-            if due > not_before:  # placed before the pause begins, it keeps its spacing to the others
-                self._queue.place(tracked, due, now)
+            if due > not_before:  # put before the pause begins, it keeps its spacing to the others
+                self._queue.put(tracked, due, now)
             self._queue.pause(tracked.ref, error.status, not_before, due, now, began)
 
     def _hold_project_back(self, tracked: Tracked, due: float, now: float, began: float) -> None:

@@ -20,7 +20,7 @@ _BETWEEN_REFUSED: Final = 2  # polls of other jobs, where any are due: those tha
 
 
 class _Line:
-    """Due jobs, first in, first out. Those of a held project keep their places, and are passed over.
+    """Due jobs, first in, first out. Those of a held project keep their positions, and are passed over.
 
     Attributes:
         size: The number of jobs.
@@ -164,12 +164,12 @@ class DueJobs:
     """Due jobs, first in, first out, in three lines.
 
     - Urgent jobs go before all others.
-    - A job whose poll the server refused for now goes next, since it has kept its place. Of three polls, one at most is
-      of such a job while others are due: jobs that are refused for ever stop no other.
+    - A job whose poll the server refused for now goes next, since it has kept its position. Of three polls, one at most
+      is of such a job while others are due: jobs that are refused for ever stop no other.
     - Of the others every eighth poll is of the next project in turn: one with ten jobs does not wait for another one's
       ten thousand.
 
-    While a project is paused, its jobs keep their places.
+    While a project is paused, its jobs keep their positions.
 
     Attributes:
         set_aside: Slow jobs for which there was no slot, in order.

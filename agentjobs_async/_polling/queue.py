@@ -1,6 +1,6 @@
 """Which job is polled next, and when: urgent polls first, and no faster than the server and the budget allow.
 
-Polls are placed in time buckets on a clock that stands still while polling is paused or the server cannot be
+Polls are put into time buckets on a clock that stands still while polling is paused or the server cannot be
 reached: polls that were due in that time come due afterwards, with the same spacing.
 """
 
@@ -68,7 +68,7 @@ class PollQueue:
     def enqueue(self, tracked: Tracked, now: float) -> None:
         """Queue a poll of a job without an entry, not before its `not_before`."""
         if tracked.not_before > now:
-            self.place(tracked, tracked.not_before, now)
+            self.put(tracked, tracked.not_before, now)
         else:
             self._add([tracked], now)
             self.dispatcher.dispatch()
@@ -85,7 +85,7 @@ class PollQueue:
             self._limits.add()
         self._arm_wake()
 
-    def place(self, tracked: Tracked, when: float, now: float) -> None:
+    def put(self, tracked: Tracked, when: float, now: float) -> None:
         """Schedule a job's poll for the loop time `when`, or for as soon as the poll clock reaches it."""
         if tracked.bucket > Tracked.NOWHERE:
             self._unqueue(tracked)
@@ -110,7 +110,7 @@ class PollQueue:
         tracked.due = min(tracked.due, when)
         # Never for a job that is in no time bucket: READY and the other constants are below 0.
         if self._clock.due(when, now) < tracked.bucket * RESOLUTION_SECONDS:
-            self.place(tracked, when, now)
+            self.put(tracked, when, now)
 
     def remove(self, tracked: Tracked) -> None:
         """Stop polling the job."""
@@ -141,7 +141,7 @@ class PollQueue:
             if tracked is None:
                 return None
             if (earliest := tracked.earliest) > now + ROUNDING_SECONDS:  # a good answer has ended a pause early
-                self.place(tracked, earliest, now)
+                self.put(tracked, earliest, now)
             elif self.no_slow and tracked.patience_seconds and not self._clock.unreachable:
                 self._due.put_aside(tracked)
                 self.dispatcher.dispatch()  # it sets the timer that cuts hung polls, to make room for this one
@@ -246,7 +246,7 @@ class PollQueue:
                 self._spread(silent_for, now)
 
     def _spread(self, seconds: float, now: float) -> None:
-        """Spread the jobs that are due, as `Release` does. They keep their places."""
+        """Spread the jobs that are due, as `Release` does. They keep their positions."""
         if seconds > 0 and self._due.ready:
             self._limits.release(self._due.ready, seconds, now)
 

@@ -124,12 +124,12 @@ class Tracked(WaitState):
     """
 
     # bucket     its next poll is      entered by                      left by
-    # >= 0       in that time bucket   place                           its time, make_urgent -> READY
+    # >= 0       in that time bucket   put                             its time, make_urgent -> READY
     # READY      due                   its time, enqueue,              a worker -> NOWHERE, no slow slot -> SET_ASIDE
     #                                  make_urgent: a near deadline
     # SET_ASIDE  due, the job is slow  slow jobs hold all slots that   a worker -> NOWHERE, make_urgent -> READY,
     #                                  they may (a "slow slot")        its project is paused -> READY
-    # NOWHERE    in flight, or none    new; a worker takes it          place, enqueue
+    # NOWHERE    in flight, or none    new; a worker takes it          put, enqueue
     # REMOVED    none                  remove, from any state          -
     # The order of the constants counts: a job has an entry exactly while `bucket` is above NOWHERE.
     # Once it is REMOVED, the waits that are left end with one result: no deadline and no later answer changes it.
@@ -155,7 +155,7 @@ class Tracked(WaitState):
 
     @property
     def is_refused(self) -> bool:
-        """Whether the server refused its last poll for now, so that it keeps its place among the due jobs."""
+        """Whether the server refused its last poll for now, so that it keeps its position among the due jobs."""
         error = self.error
         if isinstance(error, RateLimitedError):
             return True

@@ -31,7 +31,7 @@ class GapTable:
     """The gaps between polls by age. Looking one up takes as long as computing the default's.
 
     A gap is drawn evenly from `low` to `low + width` of its cell, which is up to ±10 % of it. There is a cell for each
-    second of age, so that the age is its place.
+    second of age, so that the age is its index.
 
     Args:
         survival: How long jobs take.
@@ -47,7 +47,7 @@ class GapTable:
 
     def __init__(self, survival: Survival, polls_per_job: float | None) -> None:
         known = range(len(AGES))[: bisect_right(AGES, survival.longest) + 1]
-        lateness = [_lateness(survival, place) for place in known]
+        lateness = [_lateness(survival, index) for index in known]
         wanted = _polls(survival, _DEFAULT_GAPS) if polls_per_job is None else polls_per_job
         low, high = log(1e-4), log(1e3)  # s of expected lateness in each gap: far beyond what any gap reaches
         for _ in range(_BISECTIONS):
@@ -60,14 +60,14 @@ class GapTable:
         self.polls_per_job: float = _polls(survival, gaps)
         self.cells: list[tuple[float, float]] = [
             cell
-            for place, shortest, longest, seconds in _cells()
-            for cell in (_with_jitter(gaps[place], shortest, longest),) * seconds
+            for index, shortest, longest, seconds in _cells()
+            for cell in (_with_jitter(gaps[index], shortest, longest),) * seconds
         ]
 
 
 @cache
 def _cells() -> list[tuple[int, float, float, int]]:
-    """Return (place in `AGES`, shortest gap, longest gap, seconds that share it) of each gap of a table."""
+    """Return (index in `AGES`, shortest gap, longest gap, seconds that share it) of each gap of a table."""
     begins = [*range(_FINE_SECONDS), *range(_FINE_SECONDS, _LAST_AGE_SECONDS, _COARSE_SECONDS)]
     ends = [*begins[1:], _LAST_AGE_SECONDS]
     return [
@@ -83,9 +83,9 @@ def _with_jitter(gap: float, shortest: float, longest: float) -> tuple[float, fl
     return centre - jitter, 2 * jitter
 
 
-def _lateness(survival: Survival, place: int) -> list[float]:
+def _lateness(survival: Survival, index: int) -> list[float]:
     """Return the expected lateness, in seconds, of each gap that may follow a poll at this age."""
-    age, alive = AGES[place], survival.alive[place]
+    age, alive = AGES[index], survival.alive[index]
     before, gap = survival.area(age), default_gap(age)
     return [factor * gap - (survival.area(age + factor * gap) - before) / alive for factor in _FACTORS]
 
@@ -101,18 +101,18 @@ def _gaps(lateness: list[list[float]], log_target: float) -> list[float]:
 
 
 def _factor(row: list[float], target: float) -> float:
-    place = bisect_left(row, target)
-    if place == 0:
+    index = bisect_left(row, target)
+    if index == 0:
         return _FACTORS[0]
-    if place == len(row):
+    if index == len(row):
         return _FACTORS[-1]
-    share = (target - row[place - 1]) / (row[place] - row[place - 1])
-    return _FACTORS[place - 1] + (_FACTORS[place] - _FACTORS[place - 1]) * share
+    share = (target - row[index - 1]) / (row[index] - row[index - 1])
+    return _FACTORS[index - 1] + (_FACTORS[index] - _FACTORS[index - 1]) * share
 
 
 def _polls(survival: Survival, gaps: Sequence[float]) -> float:
     """Return the expected number of polls of a job: one at once, then one for each gap that it begins."""
     known, polls = survival.known, 1.0  # without the prior: its rare long jobs would take a large part of all polls
-    for place in range(len(AGES) - 1):
-        polls += (AGES[place + 1] - AGES[place]) * (known[place] + known[place + 1]) / (gaps[place] + gaps[place + 1])
+    for index in range(len(AGES) - 1):
+        polls += (AGES[index + 1] - AGES[index]) * (known[index] + known[index + 1]) / (gaps[index] + gaps[index + 1])
     return polls

@@ -70,8 +70,8 @@ class Survival:
         """The age in seconds from which on the share stays the same, and that share."""
         if not extrapolated:
             self._end = min(max(self.longest, _FINE_STEP_SECONDS), _LONGEST_SECONDS)
-            place = bisect_left(AGES, self._end)
-            self._left = self.alive[place] - (1.0 - prior) * (self.known[place] - self.known[-1])
+            index = bisect_left(AGES, self._end)
+            self._left = self.alive[index] - (1.0 - prior) * (self.known[index] - self.known[-1])
         steps = ((end - begin) for begin, end in pairwise(AGES))
         means = ((before + after) / 2 for before, after in pairwise(self.alive))
         self._area = [0.0, *accumulate(step * mean for step, mean in zip(steps, means, strict=True))]
@@ -80,28 +80,28 @@ class Survival:
         """Return the share of jobs that is still active at `age` seconds."""
         if age >= self._end:
             return self._left
-        place = bisect_right(AGES, age) - 1
-        before, after = self.alive[place], self.alive[place + 1]
-        return before + (after - before) * (age - AGES[place]) / (AGES[place + 1] - AGES[place])
+        index = bisect_right(AGES, age) - 1
+        before, after = self.alive[index], self.alive[index + 1]
+        return before + (after - before) * (age - AGES[index]) / (AGES[index + 1] - AGES[index])
 
     def area(self, age: float) -> float:
         """Return the integral of the share from 0 to `age` seconds: the mean time that jobs are active until then."""
         if age >= _LONGEST_SECONDS:
             return self._area[-1] + (age - _LONGEST_SECONDS) * self.alive[-1]
-        place = bisect_right(AGES, age) - 1
-        span = age - AGES[place]
-        slope = (self.alive[place + 1] - self.alive[place]) / (AGES[place + 1] - AGES[place])
-        return self._area[place] + span * (self.alive[place] + slope * span / 2)
+        index = bisect_right(AGES, age) - 1
+        span = age - AGES[index]
+        slope = (self.alive[index + 1] - self.alive[index]) / (AGES[index + 1] - AGES[index])
+        return self._area[index] + span * (self.alive[index] + slope * span / 2)
 
     def age_at(self, share: float) -> float:
         """Return the age in seconds at which only `share` of the jobs is still active; infinite if it never is."""
         if share < self._left:
             return inf
-        place = bisect_left(self.alive, -share, key=lambda alive: -alive)
-        if place == 0:
+        index = bisect_left(self.alive, -share, key=lambda alive: -alive)
+        if index == 0:
             return 0.0
-        before, after = self.alive[place - 1], self.alive[place]
-        return min(AGES[place - 1] + (AGES[place] - AGES[place - 1]) * (before - share) / (before - after), self._end)
+        before, after = self.alive[index - 1], self.alive[index]
+        return min(AGES[index - 1] + (AGES[index] - AGES[index - 1]) * (before - share) / (before - after), self._end)
 
 
 def _ended_by(intervals: Sequence[tuple[float, float]], narrowest: float, *, extrapolated: bool) -> list[float]:
@@ -110,9 +110,9 @@ def _ended_by(intervals: Sequence[tuple[float, float]], narrowest: float, *, ext
     growth = [0.0] * (len(AGES) + 1)
     logs = [log(max(middle, _FINE_STEP_SECONDS / 2)) for middle, _, _ in known]
     near = max(1, round(len(logs) * _NEIGHBOURS_SHARE))
-    for place, (middle, spread, weight) in enumerate(known):
-        width = max(min(_reach(logs, place, near), _WIDEST), narrowest, spread / max(middle, 1.0))
-        _add_kernel(growth, logs[place], width, weight)
+    for index, (middle, spread, weight) in enumerate(known):
+        width = max(min(_reach(logs, index, near), _WIDEST), narrowest, spread / max(middle, 1.0))
+        _add_kernel(growth, logs[index], width, weight)
     if left is not None and extrapolated:
         _add_tail(growth, *left)
     return list(accumulate(growth[:-1]))
@@ -133,32 +133,32 @@ def _weighted(
     )
     longer = sum(weights)
     share, known = 1.0 / longer, []
-    for place, (middle, spread, is_known, weight) in enumerate(middles):
+    for index, (middle, spread, is_known, weight) in enumerate(middles):
         longer -= weight
         if is_known:
             known.append((middle, spread, weight * share))
-        elif place + 1 == len(middles):
+        elif index + 1 == len(middles):
             return known, (middle, weight * share)
         else:
             share *= 1.0 + weight / longer
     return known, None
 
 
-def _reach(logs: Sequence[float], place: int, near: int) -> float:
-    """Return the distance on the sorted `logs` from `place` within which `near` others lie, about half on each side."""
-    first = max(0, min(place - near // 2, len(logs) - 1 - near))
+def _reach(logs: Sequence[float], index: int, near: int) -> float:
+    """Return the distance on the sorted `logs` from `index` within which `near` others lie, about half on each side."""
+    first = max(0, min(index - near // 2, len(logs) - 1 - near))
     last = min(len(logs) - 1, first + near)
-    return max(logs[place] - logs[first], logs[last] - logs[place])
+    return max(logs[index] - logs[first], logs[last] - logs[index])
 
 
 def _add_kernel(growth: list[float], centre: float, width: float, weight: float) -> None:
     """Add to the growth of the share between two ages that of one duration, spread over `centre` ± `width`."""
     first, last = bisect_left(_LOGS, centre - width), bisect_left(_LOGS, centre + width)
     before = 0.0
-    for place in range(first, min(last, len(_LOGS) - 1) + 1):
-        at = (_LOGS[place] - centre) / width
+    for index in range(first, min(last, len(_LOGS) - 1) + 1):
+        at = (_LOGS[index] - centre) / width
         share = 1.0 if at >= 1 else (1 + at) ** 2 / 2 if at < 0 else 1 - (1 - at) ** 2 / 2
-        growth[place] += (share - before) * weight
+        growth[index] += (share - before) * weight
         before = share
 
 
@@ -167,7 +167,7 @@ def _add_tail(growth: list[float], begin: float, weight: float) -> None:
     low = log(max(begin, _FINE_STEP_SECONDS))
     span = _LOGS[-1] - low
     before = 0.0
-    for place in range(bisect_right(_LOGS, low), len(_LOGS)):  # empty from 4 h on, where `span` is 0
-        share = (_LOGS[place] - low) / span
-        growth[place] += (share - before) * weight
+    for index in range(bisect_right(_LOGS, low), len(_LOGS)):  # empty from 4 h on, where `span` is 0
+        share = (_LOGS[index] - low) / span
+        growth[index] += (share - before) * weight
         before = share

@@ -23,7 +23,7 @@ from agentjobs_async.testing._faults.responses import apply_fault, placeholders
 from agentjobs_async.testing._listener import Exchange, Listener
 from agentjobs_async.testing._messages import Answer, Message, ReceivedRequest
 from agentjobs_async.testing._scripts import JobScript, ScriptOf, ScriptTable
-from agentjobs_async.testing._service import EmulatedService, RateLimit, StartedJob, locate, read_prompt
+from agentjobs_async.testing._service import EmulatedService, RateLimit, StartedJob, read_prompt, resource_of
 from agentjobs_async.testing._threads import entered_in_thread
 
 if TYPE_CHECKING:
@@ -257,16 +257,16 @@ class Emulator:
         return await kind_of(fault.kind).deliver(exchange, message, fault.where, fault.amount)
 
     def _subject(self, request: ReceivedRequest) -> Subject:
-        place = locate(request.target)
-        if place is None:
+        resource = resource_of(request.target)
+        if resource is None:
             return Subject()
-        job = self._service.jobs.get(place.job_id or "")
+        job = self._service.jobs.get(resource.job_id or "")
         prompt = job.prompt if job else read_prompt(request.body)
-        operation = {("POST", True): "create", ("GET", False): "get"}.get((request.method, place.job_id is None))
+        operation = {("POST", True): "create", ("GET", False): "get"}.get((request.method, resource.job_id is None))
         return Subject(
             operation=operation,
-            project_id=place.project_id,
-            job_id=place.job_id,
+            project_id=resource.project_id,
+            job_id=resource.job_id,
             prompt=prompt if isinstance(prompt, str) else None,
         )
 

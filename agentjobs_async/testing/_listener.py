@@ -183,15 +183,15 @@ class Listener:
         """Accept connections, on the same port as before."""
         if not self.refusing:
             return
-        places: list[dict[str, Any]] = [{"sock": held} for held in self._held]
+        addresses: list[dict[str, Any]] = [{"sock": held} for held in self._held]
         for held in self._held:
             held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # beside the connection that `refuse` kept
         loop = asyncio.get_running_loop()
         # As many waiting connections as the system allows: it drops the first packets of those beyond, so that a client
         # gets through a second later, or takes for made a connection that the server never sees.
         self._listening = [
-            await loop.create_server(self._new_handler, **place, backlog=socket.SOMAXCONN, reuse_address=True)
-            for place in places or [{"host": self._host, "port": self.port}]
+            await loop.create_server(self._new_handler, **address, backlog=socket.SOMAXCONN, reuse_address=True)
+            for address in addresses or [{"host": self._host, "port": self.port}]
         ]
         self._held = []
         self.port = self._sockets[0].getsockname()[1]

@@ -87,20 +87,20 @@ class StartedJob:
 
 
 @attrs.frozen
-class Place:
-    """The resource of a request target: the jobs of a project, or one job."""
+class Resource:
+    """What a request is for: the jobs of a project, or one job."""
 
     project_id: str
     job_id: str | None = None
 
 
-def locate(target: str) -> Place | None:
+def resource_of(target: str) -> Resource | None:
     """Return the resource of a request target, which may be absolute; `None` if the service does not have it."""
     match _ORIGIN.sub("", target).partition("?")[0].split("/"):
         case ["", "v2", "agent", project, "job"] if project:
-            return Place(unquote(project))
+            return Resource(unquote(project))
         case ["", "v2", "agent", project, "job", job] if project and job:
-            return Place(unquote(project), unquote(job))
+            return Resource(unquote(project), unquote(job))
         case _:
             return None
 
@@ -155,14 +155,14 @@ class EmulatedService:
             wall: The wall clock when it arrived.
             start_agent: Whether a valid create starts a job; otherwise its answer shows a job that does not exist.
         """
-        place = locate(request.target)
-        if place is None:
+        resource = resource_of(request.target)
+        if resource is None:
             return error(404, "no such resource")
         if request.headers.get("Authorization") != self._authorization:
             return error(401, "the API key is missing or wrong")
-        if place.job_id is None:
-            return self._create(place.project_id, request, wall, start_agent=start_agent)
-        return self._get(place, place.job_id, request)
+        if resource.job_id is None:
+            return self._create(resource.project_id, request, wall, start_agent=start_agent)
+        return self._get(resource.project_id, resource.job_id, request)
 
     def _create(self, project_id: str, request: ReceivedRequest, wall: datetime, *, start_agent: bool) -> Answer:
         if request.method != "POST":
@@ -191,14 +191,14 @@ class EmulatedService:
             created_at=wall,
         )
 
-    def _get(self, place: Place, job_id: str, request: ReceivedRequest) -> Answer:
+    def _get(self, project_id: str, job_id: str, request: ReceivedRequest) -> Answer:
         if request.method != "GET":
             return error(405, "method not allowed", ("Allow", "GET"))
         seconds = self._reads.take(_ALL_PROJECTS, request.at) if self._reads else None
         if seconds is not None:
             return error(429, "too many reads", ("Retry-After", str(seconds)))
         job = self.jobs.get(job_id)
-        if job is None or job.project_id != place.project_id or self._age(job, request.at) < job.script.visible_after:
+        if job is None or job.project_id != project_id or self._age(job, request.at) < job.script.visible_after:
             return error(404, "no such job")
         return Answer(200, self.document(job, request.at))
 

@@ -38,8 +38,8 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture
 def agentjobs_emulator(request: pytest.FixtureRequest) -> Emulator:
     """Return the running emulator of the test."""
-    place = _loop_scope(request) if iscoroutinefunction(request.function) else "thread"
-    emulator: Emulator = request.getfixturevalue(f"_agentjobs_emulator_{place}")
+    runs_on = _loop_scope(request) if iscoroutinefunction(request.function) else "thread"
+    emulator: Emulator = request.getfixturevalue(f"_agentjobs_emulator_{runs_on}")
     return emulator
 
 

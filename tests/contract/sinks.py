@@ -95,14 +95,14 @@ def leaks(key: str, ends: Iterable[object], log: Log) -> list[str]:
     """Return every place in which a form of the key is: in what calls ended with, and in the log."""
     found = re.compile("|".join(map(re.escape, forms_of(key)))).search
     ends = list(ends)
-    places = [f"{type(end).__name__}: {sink}" for end in ends for sink, text in _shown(end) if found(text)]
-    places += [path for path, text in _texts(ends) if found(text)]
+    sinks = [f"{type(end).__name__}: {sink}" for end in ends for sink, text in _shown(end) if found(text)]
+    sinks += [path for path, text in _texts(ends) if found(text)]
     for record in log.records:
         told = logging.Formatter().format(record)
-        places += [f"log of {record.name}" for text in (told, repr(record.args)) if found(text)]
+        sinks += [f"log of {record.name}" for text in (told, repr(record.args)) if found(text)]
         ours = record.args if record.name.startswith("agentjobs_async") else None
-        places += [f"log of {record.name}{path}" for path, text in _texts((ours, record.exc_info)) if found(text)]
-    return places
+        sinks += [f"log of {record.name}{path}" for path, text in _texts((ours, record.exc_info)) if found(text)]
+    return sinks
 
 
 def _shown(end: object) -> Iterator[tuple[str, str]]:

@@ -186,8 +186,8 @@ async def test_input_refused() -> None:
 
 async def test_redirects_are_not_followed() -> None:
     """No redirect of any kind takes the prompt or the key to another place."""
-    places = ("", " location={base}/v2/agent/docs/job", " location=/v2/agent/docs/job", " location={foreign}/?k={key}")
-    faults = [f"{status}{place}" for status in range(300, 309) for place in places]
+    targets = ("", " location={base}/v2/agent/docs/job", " location=/v2/agent/docs/job", " location={foreign}/?k={key}")
+    faults = [f"{status}{target}" for status in range(300, 309) for target in targets]
     async with served() as (emulator, session, _):
         for fault in faults:
             await emulator.inject(fault, prompt=fault)

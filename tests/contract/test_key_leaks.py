@@ -189,20 +189,20 @@ async def test_raw_echoes() -> None:
 async def test_connections_never_made(server_tls: ssl.SSLContext) -> None:
     """A connection that is never made gets the key into no sink."""
 
-    async def check(place: str) -> None:
+    async def check(name: str) -> None:
         events: list[object] = []
-        async with places[place] as base_url, Emulator(api_key=KEY) as emulator:
+        async with servers[name] as base_url, Emulator(api_key=KEY) as emulator:
             settings = {"base_url": base_url, "timeouts": HttpTimeouts(connect=1)}
             async with SESSION(emulator, **_watched(events) | settings) as (session, wait):
                 assert await _swept(session, _calls(session, wait), events) == []
 
-    places = {
+    servers = {
         "full backlog": full_listener("https"),
         "silence before TLS": silent_listener("https"),
         "unknown authority": silent_listener("https", server_tls),
         "plain HTTP": _without_tls(),
     }
-    assert await failures_in_turn(check, *places) == {}
+    assert await failures_in_turn(check, *servers) == {}
 
 
 @asynccontextmanager

@@ -612,7 +612,7 @@ def test_redirect() -> None:
 # The key, echoed.
 
 
-PLACES: list[Callable[[str], dict[str, Any]]] = [
+ECHOING_FIELDS: list[Callable[[str], dict[str, Any]]] = [
     lambda echo: {"model": echo},
     lambda echo: {"status": f"paused {echo}"},
     lambda echo: {"prLink": f"https://example.com/?key={echo}"},
@@ -626,8 +626,8 @@ PLACES: list[Callable[[str], dict[str, Any]]] = [
 def test_echo_in_a_job() -> None:
     """Wherever in a job, and in whatever form a server echoes the key: it is masked."""
 
-    def check(place: int, form: str) -> None:
-        document = DOCUMENT | PLACES[place](FORMS[form](KEY))
+    def check(field: int, form: str) -> None:
+        document = DOCUMENT | ECHOING_FIELDS[field](FORMS[form](KEY))
         responses = [answer(json.dumps(document, ensure_ascii=ascii_only).encode()) for ascii_only in (True, False)]
         responses.append(answer(compressed(responses[0].body), Content_Encoding="gzip"))
         for job in (read for one in responses for read in (polled(one), CODEC.create(one, "docs"))):
@@ -636,7 +636,7 @@ def test_echo_in_a_job() -> None:
             assert "***" in sink
             assert not recognisable(KEY, sink)
 
-    assert failures(check, *product(range(len(PLACES)), FORMS)) == {}
+    assert failures(check, *product(range(len(ECHOING_FIELDS)), FORMS)) == {}
 
 
 def test_echo_as_json_escapes() -> None:

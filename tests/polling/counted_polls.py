@@ -26,10 +26,10 @@ class Polling:
         while (tracked := self.queue.next(now)) is not None:
             self.sent.append((round(now - self.made, 3), tracked))
 
-    def place(self, delay: float, jobs: Iterable[Tracked] | None = None) -> None:
+    def put(self, delay: float, jobs: Iterable[Tracked] | None = None) -> None:
         now = clock()
         for job in self.jobs if jobs is None else jobs:
-            self.queue.place(job, now + delay, now)
+            self.queue.put(job, now + delay, now)
 
     def waiting(self) -> int:
         """Return how many jobs are due, whether they may be polled now or not."""

@@ -58,7 +58,7 @@ async def test_good_answer_between_two_refusals() -> None:
     polling.queue.pause(first.ref, 503, now + 60, now + 60, now, now)
     polling.queue.answered(now, now)
     polling.queue.pause(second.ref, 503, now + 60, now + 60, now, now)
-    polling.place(1, polling.jobs[2:])
+    polling.put(1, polling.jobs[2:])
     await asyncio.sleep(ENOUGH)
     assert polling.taken() == [(1, 2)]
 
@@ -113,13 +113,13 @@ def outage(polling: Polling, jobs: Iterable[Tracked], delay: float = 5) -> None:
     now = clock()
     for job in jobs:
         polling.queue.outage.not_reached(job, now + delay, now)
-        polling.queue.place(job, now + delay, now)
+        polling.queue.put(job, now + delay, now)
 
 
 async def test_one_probe_for_all() -> None:
     """In an outage one job is polled for all, with its own delay; once the server answers, all go on."""
     polling = Polling(30)
-    polling.place(1, polling.jobs[ENOUGH:])
+    polling.put(1, polling.jobs[ENOUGH:])
     outage(polling, polling.jobs[:ENOUGH])
     probes = []
     for _ in range(10):
@@ -138,7 +138,7 @@ async def test_one_probe_for_all() -> None:
 async def test_no_outage_yet(failed: list[int]) -> None:
     """A few jobs that were not reached make no outage, nor does one job alone, nor many with answers between them."""
     polling = Polling(30)
-    polling.place(1, polling.jobs[20:])
+    polling.put(1, polling.jobs[20:])
     outage(polling, [polling.jobs[number] for number in failed])
     polling.queue.outage.reached()
     outage(polling, polling.jobs[ENOUGH : 2 * ENOUGH - 1])
@@ -210,7 +210,7 @@ async def test_no_job_to_probe() -> None:
         polling.queue.make_urgent(polling.jobs[number], clock())
     assert [number for _, number in polling.taken()] == [2, 0, 1]
     await asyncio.sleep(50)
-    polling.place(1, polling.jobs[1:2])
+    polling.put(1, polling.jobs[1:2])
     await asyncio.sleep(50)
     assert polling.taken() == [(65, 1)]
 
@@ -232,7 +232,7 @@ async def test_deadline_in_an_outage() -> None:
     """A deadline's last poll goes out in an outage, and may find the server back."""
     polling = Polling(20)
     outage(polling, polling.jobs[:ENOUGH], delay=20)
-    polling.place(1, polling.jobs[ENOUGH:])
+    polling.put(1, polling.jobs[ENOUGH:])
     await asyncio.sleep(3)
     assert polling.taken() == []
     polling.queue.make_urgent(polling.jobs[15], clock())

@@ -1,4 +1,4 @@
-"""The order of due jobs: first in, first out; projects take turns, and held ones keep their places."""
+"""The order of due jobs: first in, first out; projects take turns, and held ones keep their positions."""
 
 from collections import Counter
 from itertools import pairwise
@@ -78,7 +78,7 @@ def test_no_job_waits_for_long() -> None:
 
 
 def test_what_is_gone_takes_no_memory() -> None:
-    """Projects without jobs and places that were left take no memory for long, whatever comes and goes."""
+    """Projects without jobs and positions that were left take no memory for long, whatever comes and goes."""
     due = DueJobs()
     lasting = job("docs", 0)
     for number in range(2_000):
@@ -101,7 +101,7 @@ def test_what_is_gone_takes_no_memory() -> None:
 
 
 def test_removed_jobs() -> None:
-    """A job that was removed does not come; one that was added again comes once, at its new place."""
+    """A job that was removed does not come; one that was added again comes once, at its new position."""
     jobs = [job("docs", number) for number in range(4)]
     due = filled(*jobs)
     for tracked in (jobs[0], jobs[1]):
@@ -161,7 +161,7 @@ def test_what_comes_due_after_a_pause() -> None:
 
 
 def test_jobs_without_an_answer() -> None:
-    """A job that the server refused for now keeps its place; one that failed otherwise, or was shown, does not."""
+    """A job that the server refused for now keeps its position; one that failed otherwise, or was shown, does not."""
 
     def check(error: Exception | None, *, keeps: bool) -> None:
         jobs = [job("docs", number) for number in range(3)]

@@ -58,7 +58,7 @@ def test_stands_still() -> None:
 
 
 def test_due_without_a_known_end() -> None:
-    """A poll placed while the server is unreachable keeps its delay, counted from when the clock goes on."""
+    """A poll that is put while the server is unreachable keeps its delay, counted from when the clock goes on."""
     polls = PollClock()
     polls.stop(10, None)
     due = [polls.due(when, 12) for when in (11, 15)]

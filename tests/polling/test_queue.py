@@ -14,7 +14,7 @@ async def test_order() -> None:
     """Ready jobs are polled at once; the others when they are due, the earliest first, whenever they were placed."""
     polling = Polling(4)
     for job, delay in zip(polling.jobs, (3, 1, 2), strict=False):
-        polling.place(delay, [job])
+        polling.put(delay, [job])
     polling.queue.enqueue(polling.jobs[3], clock())
     await asyncio.sleep(10)
     assert polling.taken() == [(0, 3), (1, 1), (2, 2), (3, 0)]
@@ -23,7 +23,7 @@ async def test_order() -> None:
 async def test_equal_due_times() -> None:
     """Polls that are due at the same time are sent in that time, however many they are; none comes early or late."""
     polling = Polling(1000)
-    polling.place(5)
+    polling.put(5)
     await asyncio.sleep(10)
     assert polling.taken() == [(5, number) for number in range(1000)]
 
@@ -45,8 +45,8 @@ async def test_urgent() -> None:
     """A near deadline makes a later poll due now, but not before the job's `not_before`, and no poll in flight."""
     polling = Polling(4)
     plain, paused, in_flight, paused_sooner = polling.jobs
-    polling.place(50, [plain, paused])
-    polling.place(5, [paused_sooner])
+    polling.put(50, [plain, paused])
+    polling.put(5, [paused_sooner])
     paused.not_before = paused_sooner.not_before = clock() + 9
     for job in (plain, paused, in_flight, paused_sooner):
         polling.queue.make_urgent(job, clock())
@@ -58,8 +58,8 @@ async def test_reschedule_earlier() -> None:
     """A later poll is rescheduled; one that is due earlier, ready or in flight stays where it is."""
     polling = Polling(4, per_second=0.5)
     later, sooner, ready, in_flight = polling.jobs
-    polling.place(50, [later])
-    polling.place(5, [sooner])
+    polling.put(50, [later])
+    polling.put(5, [sooner])
     polling.queue.enqueue(in_flight, clock())
     polling.queue.enqueue(ready, clock())
     for job in polling.jobs:
@@ -73,7 +73,7 @@ async def test_removed() -> None:
     polling = Polling(3, per_second=0.1)
     polling.queue.enqueue(polling.jobs[0], clock())
     polling.queue.enqueue(polling.jobs[1], clock())
-    polling.place(5, polling.jobs[2:])
+    polling.put(5, polling.jobs[2:])
     for job in polling.jobs[1:]:
         polling.queue.remove(job)
         assert job.bucket == Tracked.REMOVED
@@ -89,7 +89,7 @@ async def test_moved_often() -> None:
         for job in polling.jobs:
             polling.queue.reschedule_earlier(job, clock() + delay, clock())
             if job.bucket == Tracked.NOWHERE:
-                polling.place(delay, [job])
+                polling.put(delay, [job])
     await asyncio.sleep(20)
     assert sorted(number for _, number in polling.taken()) == list(range(1000))
 
@@ -98,7 +98,7 @@ async def test_pause() -> None:
     """No poll is sent during a pause, not even for a deadline; after it all are, spread."""
     polling = Polling(100)
     for number, job in enumerate(polling.jobs[:50]):
-        polling.place(1 + number / 100, [job])
+        polling.put(1 + number / 100, [job])
     await asyncio.sleep(0.5)
     polling.queue.pause_until(clock() + 4, clock())
     for job in polling.jobs[50:]:
@@ -119,7 +119,7 @@ async def test_pause() -> None:
 async def test_longest_pause() -> None:
     """Of several pauses the longest holds."""
     polling = Polling(1)
-    polling.place(1)
+    polling.put(1)
     for seconds in (5, 9, 3):
         polling.queue.pause_until(clock() + seconds, clock())
     await asyncio.sleep(8.9)
@@ -133,8 +133,8 @@ async def test_placed_during_a_pause() -> None:
     polling = Polling(2)
     polling.queue.pause_until(clock() + 4, clock())
     await asyncio.sleep(2)
-    polling.place(1, polling.jobs[:1])
-    polling.place(5, polling.jobs[1:])
+    polling.put(1, polling.jobs[:1])
+    polling.put(5, polling.jobs[1:])
     await asyncio.sleep(10)
     assert polling.taken() == [(4, 0), (7, 1)]
 
@@ -145,8 +145,8 @@ async def test_paused_project() -> None:
     other = Tracked(JobRef("elsewhere", "job"), None, clock())
     polling.jobs.append(other)
     polling.queue.pause(polling.jobs[0].ref, 429, clock() + 20, clock() + 20, clock(), clock())
-    polling.place(0)
-    polling.place(5, polling.jobs[:1])
+    polling.put(0)
+    polling.put(5, polling.jobs[:1])
     await asyncio.sleep(6)
     assert [number for _, number in polling.taken()] == [3000]
     assert polling.waiting() == 3000
@@ -170,7 +170,7 @@ async def test_refused_while_a_good_answer_came() -> None:
     for begins, sent in ((began, [0, 1]), (clock(), [])):
         for job in polling.jobs:
             polling.queue.pause(job.ref, 503, clock() + 60, clock() + 60, clock(), begins)
-        polling.place(5)
+        polling.put(5)
         await asyncio.sleep(10)
         assert [number for _, number in polling.taken()] == sent
 
@@ -178,7 +178,7 @@ async def test_refused_while_a_good_answer_came() -> None:
 async def test_closed() -> None:
     """A closed queue dispatches no more."""
     polling = Polling(3)
-    polling.place(1)
+    polling.put(1)
     polling.queue.pause_until(clock() + 5, clock())
     polling.queue.enqueue(polling.jobs[0], clock())
     polling.queue.close()

@@ -21,7 +21,7 @@ async def read(_ref: JobRef) -> AgentJob:
     return DONE
 
 
-async def read_from(_place: str, _ref: JobRef) -> AgentJob:
+async def read_from(_where: str, _ref: JobRef) -> AgentJob:
     return DONE
 
 

@@ -84,7 +84,7 @@ def kinds(events: list[Any]) -> list[str]:
 
 
 async def test_first_come_first_served() -> None:
-    """With one place, jobs are polled in the order in which their waits began, and again in that of their answers."""
+    """With one slot, jobs are polled in the order in which their waits began, and again in that of their answers."""
     get_job = Polled(latency=1)
     async with JobTracker(get_job, policy=every(3), budget=PollBudget(in_flight=1)) as tracker:
         waits = [tracker.watch(ref) for ref in refs(4)]
@@ -95,7 +95,7 @@ async def test_first_come_first_served() -> None:
 
 
 async def test_polls_that_are_slow_for_all() -> None:
-    """A server that is slow for all is left its time: polls that wait for a place cut none of those in flight."""
+    """A server that is slow for all is left its time: polls that wait for a slot cut none of those in flight."""
     events: list[Any] = []
     get_job = Polled("completed", latency=25)
     async with JobTracker(get_job, budget=PollBudget(in_flight=2), hooks=[events.append]) as tracker:
@@ -444,7 +444,7 @@ async def test_pause_outlives_its_wait() -> None:
 
 
 async def test_after_a_silence() -> None:
-    """What had no place while the server was silent is not all polled at once when it answers again."""
+    """What had no slot while the server was silent is not all polled at once when it answers again."""
 
     async def check(silent: float) -> None:
         end = clock() + silent

@@ -52,7 +52,7 @@ class Batch(Activity):
         projects: How many projects they belong to, by turns.
         rate: How many creates, in how many seconds, and for what.
         timeout: Seconds of an item.
-        unknown_for: Seconds for which an unknown item keeps its place.
+        unknown_for: Seconds for which an unknown item keeps its slot.
         retries: Whether failed items are tried again.
         changes: Whether every other start has half the limits.
     """

@@ -74,11 +74,11 @@ def _paces(
     """P6: after a fault no job is polled sooner than after an answer, except at a deadline and for a new wait."""
     exact = {}
     for program in programs:
-        for place, activity in enumerate(program.activities):
+        for position, activity in enumerate(program.activities):
             if program.interval > 0 and isinstance(activity, Calls) and not activity.notifies:
                 # Under a limit, a last poll waits for those of other jobs, and may come when its wait has ended.
                 queued = activity.count / program.per_second if program.per_second else 0.0
-                exact[program.name, str(place)] = program.interval, activity.timeout, queued
+                exact[program.name, str(position)] = program.interval, activity.timeout, queued
     for (sender, job_id), found in polls.items():
         name, _, number = sender.split(".")
         interval, timeout, queued = exact.get((name, number), (0.0, 0.0, 0.0))
@@ -198,9 +198,9 @@ def _unseen(
 
 def _longest_gap(sender: str, programs: tuple[Program, ...]) -> float:
     """Return how many seconds may lie between two polls of a job; infinite where nothing is promised."""
-    name, _, place = sender.split(".")
+    name, _, number = sender.split(".")
     program = next(one for one in programs if one.name == name)
-    activity = program.activities[int(place)]
+    activity = program.activities[int(number)]
     if program.interval < 0 or (program.interval == 0 and isinstance(activity, Batch)):
         return inf  # its delays are learned
     if isinstance(activity, Calls):

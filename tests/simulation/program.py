@@ -58,9 +58,9 @@ class Run:
         async with AsyncExitStack() as stack:
             journals = {}
             if any(isinstance(one, Batch | Durable) for one in self.program.activities):
-                place = self._folder / f"{name}.db"
-                journals["journal"] = await stack.enter_async_context(Journal.open(place))
-                await self._check_owned(place)
+                location = self._folder / f"{name}.db"
+                journals["journal"] = await stack.enter_async_context(Journal.open(location))
+                await self._check_owned(location)
             works = []
             for number, activity in enumerate(self.program.activities):
                 sender = f"{name}.{process.starts}.{number}"
@@ -86,9 +86,9 @@ class Run:
         if self._events["started"] != self._events["ended"]:
             self.world.violate(f"Counters: {self._events} waits were told to hooks")
 
-    async def _check_owned(self, place: Path) -> None:
+    async def _check_owned(self, location: Path) -> None:
         with suppress(JournalError):
-            async with Journal.open(place):
+            async with Journal.open(location):
                 self.world.violate("P3: a journal has two owners")
 
     def _check_stats(self, session: AgentJobsSession | JobTracker) -> None:
@@ -242,9 +242,9 @@ class Run:
         await asyncio.sleep(number * calls.gap)
         _MARK.set(number)
         prompt, project = f"{prefix}-{number}", PROJECTS[number % calls.projects]
-        place = self.process.loop.name, sender, self.world.now
+        begun = self.process.loop.name, sender, self.world.now
         if calls.way == "run":
-            wait = Wait(*place, calls.timeout, way="run")
+            wait = Wait(*begun, calls.timeout, way="run")
             self.ledger.waits.append(wait)
             try:
                 with self._noted(wait):
@@ -254,7 +254,7 @@ class Run:
             finally:
                 wait.job_id = next(iter(self.service.agents.get(prompt, [])), "")
             return
-        create = Create(*place, calls.create_timeout, prompt=prompt)
+        create = Create(*begun, calls.create_timeout, prompt=prompt)
         self.ledger.creates.append(create)
         with self._noted(create):
             create.job = await session.create_job(
@@ -432,7 +432,7 @@ class Run:
         async with DurableJobs(session, journal, on_end=None if is_silent else on_end, on_change=on_change) as jobs:
             twice = [(key, number + again) for key, number in wanted.items() for again in range(2)]
             projects = {key: PROJECTS[number % durable.projects] for key, number in wanted.items()}
-            submits = [self._submit(jobs, durable, key, projects[key], place) for key, place in twice]
+            submits = [self._submit(jobs, durable, key, projects[key], number) for key, number in twice]
             await _together([self._cancellable(submit) for submit in submits])
             for key in wanted:  # the callers of both may have been cancelled
                 await self._submit(jobs, durable, key, projects[key], 0)
@@ -461,8 +461,8 @@ class Run:
             self.ledger.settled.setdefault(key, []).append(self.world.now)
             await journal.resolve(key, job_id=job_id)
 
-    async def _submit(self, jobs: DurableJobs, durable: Durable, key: str, project: str | None, place: int) -> None:
-        await asyncio.sleep(place * durable.gap)
+    async def _submit(self, jobs: DurableJobs, durable: Durable, key: str, project: str | None, number: int) -> None:
+        await asyncio.sleep(number * durable.gap)
         while True:
             try:
                 await jobs.submit(key, key, project_id=project, wait_for_create=durable.waits)

@@ -16,7 +16,7 @@ P13: One poll of a job at a time, and none after its end.
 P14: No job disturbs another one, no project another project.
 P16: What the service says is cleaned before it is shown.
 P17: Closing ends in time, and leaves nothing.
-P18: Waiting for a place is no fault of the service.
+P18: Waiting for a slot is no fault of the service.
 P19: No context of one caller reaches another one.
 P21: Under a limit no job stays unseen for longer than two fair turns.
 Durable: `on_end` is told each end, the true one. Counters: stats return to 0. World: what ends in none of these ways.
@@ -225,7 +225,7 @@ def _limits(
         spans = []
         unknown = [one for one in sent if _is_unknown(one)]
         is_single = projects[sender] == 1  # it may have taken over items of another batch
-        # A run keeps the places of earlier runs by a clock; of a refusal that was cut, the status may have come.
+        # A run keeps the slots of earlier runs by a clock; of a refusal that was cut, the status may have come.
         is_kept = is_single and not _is_skewed(world)
         for one in [one for one in unknown if is_kept and not _is_refused(one)]:
             settled = [moment for moment in ledger.settled.get(one.subject, []) if moment > one.left]

@@ -284,7 +284,7 @@ class Loop(asyncio.BaseEventLoop):
     async def sock_connect(self, sock: socket.socket, _address: Any) -> None:
         await self.world.network.connect(self, sock)
 
-    async def create_connection(self, protocol_factory: Any, *_place: Any, sock: Any = None, **_options: Any) -> Any:
+    async def create_connection(self, protocol_factory: Any, *_address: Any, sock: Any = None, **_options: Any) -> Any:
         return self.world.network.open(self, protocol_factory(), sock)
 
     def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:  # type: ignore[override]  # of anything

@@ -164,8 +164,8 @@ def test_what_is_shown(pytester: pytest.Pytester) -> None:
     assert result.parseoutcomes() == {"errors": len(NO_SETTINGS), "passed": 1, "failed": 2}
     shown = result.stdout.str()
     for number, (_, told) in enumerate(NO_SETTINGS):
-        place = f"test_markers.py:{2 * number + 3}: test_{number}"
-        assert f"{place}: @pytest.mark.agentjobs: {told}" in shown
+        where = f"test_markers.py:{2 * number + 3}: test_{number}"
+        assert f"{where}: @pytest.mark.agentjobs: {told}" in shown
     assert "emk secret" not in shown
     assert "Traceback" not in shown
     assert "'Authorization': '***'" in shown

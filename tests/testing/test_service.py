@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 from agentjobs_async.testing import JobScript, RateLimit, ReceivedRequest
-from agentjobs_async.testing._service import EmulatedService, Place, RateWindow, locate, read_prompt
+from agentjobs_async.testing._service import EmulatedService, RateWindow, Resource, read_prompt, resource_of
 from tests.rows import failures
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -31,13 +31,13 @@ CREATE = request("POST", body=b'{"prompt": "write"}')
 
 def test_locate() -> None:
     """Each id is one segment of the path, percent-decoded."""
-    places = {
-        "/v2/agent/docs/job": Place("docs"),
-        "/v2/agent/docs/job/job_1?x=/y": Place("docs", "job_1"),
-        "/v2/agent/a%2Fb/job/%C3%A9": Place("a/b", "\u00e9"),
+    resources = {
+        "/v2/agent/docs/job": Resource("docs"),
+        "/v2/agent/docs/job/job_1?x=/y": Resource("docs", "job_1"),
+        "/v2/agent/a%2Fb/job/%C3%A9": Resource("a/b", "\u00e9"),
         **dict.fromkeys(("/v2/agent//job", "/v2/agent/docs/job/", "/v2/agent/docs/job/a/b", "/")),
     }
-    assert {target: locate(target) for target in places} == places
+    assert {target: resource_of(target) for target in resources} == resources
 
 
 def test_bodies_refused() -> None:

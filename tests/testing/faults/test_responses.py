@@ -80,8 +80,8 @@ def test_a_status_drops_the_headers_of_the_answer() -> None:
 
 def test_redirects() -> None:
     """A redirect leads to the foreign origin, or to its `location`."""
-    places: dict[str, list[str]] = {"302": ["http://foreign/moved"], "307 location=/x": ["/x"], "404": []}
-    assert {text: values(faulted(text), "Location") for text in places} == places
+    targets: dict[str, list[str]] = {"302": ["http://foreign/moved"], "307 location=/x": ["/x"], "404": []}
+    assert {text: values(faulted(text), "Location") for text in targets} == targets
 
 
 def test_retry_after_as_given() -> None:
