@@ -225,7 +225,7 @@ async def test_arguments_that_make_no_sense() -> None:
 
 
 async def test_a_prompt_is_no_job() -> None:
-    """A prompt passed as a job is not quoted; an id with white space is taken from the service, and in a ref."""
+    """A prompt passed as a job is not quoted; an id with white space is valid from the service, and in a ref."""
     async with Scripted(job("active", "my job"), job("completed", "my job")) as server, server.session() as session:
         created = await session.create_job("Fix it")
         assert created.ref == JobRef("docs", "my job")
@@ -649,9 +649,9 @@ async def test_session_never_shows_its_key() -> None:
     """Neither repr, vars, pickle, copy nor asdict of a session and its parts gives the key away."""
     async with session_of() as session:
         assert KEY not in session_and_parts(session)
-        for take in (pickle.dumps, copy.copy, copy.deepcopy):
+        for duplicate in (pickle.dumps, copy.copy, copy.deepcopy):
             with pytest.raises(TypeError, match="never pickled or copied"):
-                take(session)
+                duplicate(session)
         with pytest.raises(attrs.exceptions.NotAnAttrsClassError):
             attrs.asdict(session)  # type: ignore[arg-type]  # what a careless log formatter does
         assert KEY not in repr(attrs.asdict(session._service._decoder, recurse=False))

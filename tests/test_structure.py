@@ -376,13 +376,13 @@ def test_all() -> None:
 
 def test_shared_names() -> None:
     """What others take from a public module is in its `__all__`, but for what the table keeps within the package."""
-    taken: dict[str, set[str]] = {module: set() for module in FILES}
+    used: dict[str, set[str]] = {module: set() for module in FILES}
     for module in FILES:
         for target, name, _ in own_imports(module):
             if name:
-                taken[target].add(name)
+                used[target].add(name)
     public = [module for module in MODULES if not is_private(module)]
-    beyond = {module: names for module in public if (names := taken[module] - set(names_of(module)))}
+    beyond = {module: names for module in public if (names := used[module] - set(names_of(module)))}
     assert beyond == WITHIN_THE_PACKAGE
 
 

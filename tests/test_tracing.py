@@ -457,7 +457,7 @@ async def test_later_reads(telemetry: Telemetry) -> None:
 
 
 async def test_a_resumed_item_is_linked_to_its_create(telemetry: Telemetry, tmp_path: Path) -> None:
-    """A run that takes up the jobs of an earlier run links each wait to the span that created its job."""
+    """A run that continues with the jobs of an earlier run links each wait to the span that created its job."""
     items = [BatchItem(f"k{number}", f"p{number}") for number in range(3)]
     later = Telemetry()
 
@@ -500,7 +500,7 @@ async def test_a_durable_job_is_linked_to_its_create(telemetry: Telemetry, tmp_p
         ended = asyncio.Event()
         async with DurableJobs(session, journal, on_end=lambda *_: ended.set()) as jobs:
             await jobs.submit("durable", "Fix it")
-            await ended.wait()  # its end is in the journal: the batch below does not take it up
+            await ended.wait()  # its end is in the journal: the batch below does not wait for it
         await session.create_job("Fix it")
         async with run_batch(untraced, [BatchItem("batch", "Fix it")], journal=journal) as batch:
             assert [result.outcome async for result in batch] == [Outcome.COMPLETED]

@@ -240,7 +240,7 @@ class Pool(aiohttp.TCPConnector):
 
 
 def _is_wrapped(connection: Connection) -> bool:
-    """Return whether TLS through a proxy has taken over the transport: then it never calls `connection_lost` here."""
+    """Return whether TLS through a proxy has replaced the transport: then it never calls `connection_lost` here."""
     transport: Any = connection.transport
     return transport is not None and transport.get_protocol() is not connection
 

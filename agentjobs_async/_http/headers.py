@@ -23,7 +23,7 @@ _MILLISECOND: Final = 0.001
 def retry_after(values: Iterable[str], date: str | None, now: float, milliseconds: Iterable[str] = ()) -> float | None:
     """Return the longest valid delay that a response asks for, in seconds, from 0 to 1e9; `None` without a valid one.
 
-    By RFC 9110, 10.2.3, a value is seconds in ASCII digits, or an HTTP-date. Taken as well, since servers and proxies
+    By RFC 9110, 10.2.3, a value is seconds in ASCII digits, or an HTTP-date. Read as well, since servers and proxies
     send them: a fraction of seconds, and a list, as which several fields are joined.
 
     Args:

@@ -42,7 +42,7 @@ def _setting(value: str | None, variable: str, checked: Callable[[str], T]) -> T
         return checked(os.environ.get(variable, ""))
     except InvalidInputError as error:
         defect = error.message
-    raise InvalidInputError(f"{defect} (it was taken from {variable})")
+    raise InvalidInputError(f"{defect} (it was read from {variable})")
 
 
 def checked_address(value: str | None, *, allow_insecure: bool) -> URL:

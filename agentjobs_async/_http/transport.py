@@ -55,8 +55,8 @@ _SHOWN_BYTES: Final = 300  # of a foreign error's text
 _QUOTED: Final = re.compile(r"[\s:]+b?['\"].*", re.DOTALL)
 """What a message of aiohttp quotes of a response: cut by aiohttp, and so with a part of a key that can't be masked."""
 _SENT_BYTES: Final = 262_144  # of a body at once: the loop is not blocked for long
-_LEAST_SECONDS: Final = 0.001  # of a time limit: aiohttp takes 0 for none
-# What aiohttp takes by itself, 8 KiB and 128 fields, is enough for reads, which are repeated. A longer response to a
+_LEAST_SECONDS: Final = 0.001  # of a time limit: to aiohttp, 0 is none
+# What aiohttp accepts by itself, 8 KiB and 128 fields, is enough for reads, which are repeated. A longer response to a
 # create would lose the job's id.
 _MOST_FIELD_BYTES: Final = 65_792  # of a header field of the response, name and value
 _MOST_FIELDS: Final = 256

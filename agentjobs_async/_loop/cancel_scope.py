@@ -24,7 +24,7 @@ class CancelScope:
 
     Timers have an empty context: the loop keeps a cancelled one, with its context, until its time has come.
 
-    A scope cancels the task and takes the cancellation back, as `asyncio.timeout` does. That is not used because it
+    A scope cancels the task and undoes the cancellation, as `asyncio.timeout` does. That is not used because it
     costs each read two more coroutines, has no grace, and can't be interrupted for another reason.
     """
 

@@ -68,7 +68,7 @@ class LoopBinding:
 
     def drained_error(self) -> SessionClosedError:
         """Return the error of a call that is refused, or of a wait that is ended, by `drain`."""
-        return SessionClosedError(f"the {self._what} is shutting down; a job continues: take it up again by its token")
+        return SessionClosedError(f"the {self._what} is shutting down; a job continues: wait for it again by its token")
 
     def close(self) -> bool:
         """Mark as closed; return whether the owner was open and bound, so that there is something to shut down.

@@ -64,7 +64,7 @@ class TimerWheel(Generic[T]):
             heappop(heap)
         return heap[0] * RESOLUTION_SECONDS if heap else inf
 
-    def take_due(self, now: float) -> list[T]:
+    def pop_due(self, now: float) -> list[T]:
         """Remove and return all items that are due, in order."""
         last = now / RESOLUTION_SECONDS + _ROUNDING
         due: list[T] = []

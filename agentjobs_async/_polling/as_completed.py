@@ -17,7 +17,7 @@ from agentjobs_async.errors import InvalidInputError
 from agentjobs_async.models import AgentJob, JobRef
 
 AHEAD: Final = 1_000
-"""How many jobs of a source without a known length are read before their results are taken."""
+"""How many jobs of a source without a known length are read before their results are."""
 
 _ENDED_KEPT: Final = 64  # ended members that may stay in the list beside as many as are running: sweeping is rare
 
@@ -73,7 +73,7 @@ class AsCompleted(AsyncIterator[WaitResult]):
     """Results in the order in which the jobs end; an async context manager that is its own iterator.
 
     Leaving the block in any way stops its polling. A source of known length is read at once, any other at most `AHEAD`
-    jobs ahead of the results taken.
+    jobs ahead of the results that were read.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class AsCompleted(AsyncIterator[WaitResult]):
             self._fill()
             if not self._finished:
                 if self._exhausted and not self._running:
-                    raise self._take_fault() or StopAsyncIteration
+                    raise self._pop_fault() or StopAsyncIteration
                 await self._wait_for_change()
         result = self._finished.popleft()
         self._changed.set()  # there is room in front of the source
@@ -158,7 +158,7 @@ class AsCompleted(AsyncIterator[WaitResult]):
         if scope.ended and not self._exhausted:
             self._exhausted, self._fault = True, scope.reason
 
-    def _take_fault(self) -> Exception | None:
+    def _pop_fault(self) -> Exception | None:
         """Return the error of the session's end to one reader, after all results."""
         fault, self._fault = self._fault, None
         return fault

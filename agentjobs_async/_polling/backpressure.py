@@ -85,7 +85,7 @@ class RememberedPauses:
         if len(self._until) < _MAX_REMEMBERED:
             self._until[ref] = until
 
-    def take(self, ref: JobRef, now: float) -> float:
+    def pop(self, ref: JobRef, now: float) -> float:
         """Forget the job, and return the time from which it may be polled: `now`, or later."""
         return max(now, self._until.pop(ref, now))
 
@@ -135,8 +135,8 @@ class Outage:
     def not_reached(self, tracked: Tracked, due: float, now: float) -> None:
         """Record that the server could not be reached for one job, whose next poll would be due at `due`.
 
-        When several jobs in a row were not reached, with no answer between them, the server is taken to be unreachable
-        for all. Each probe is another job's, so that no single job, which may be at fault itself, prolongs the outage.
+        When several jobs in a row were not reached, with no answer between them, the server counts as unreachable for
+        all. Each probe is another job's, so that no single job, which may be at fault itself, prolongs the outage.
         """
         self.unreached.add(tracked.ref)
         if len(self._jobs) > 1 and len(self.unreached) >= min(_JOBS_NOT_REACHED, len(self._jobs)):

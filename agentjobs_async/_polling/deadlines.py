@@ -60,7 +60,7 @@ class Deadlines:
         self._timers.set(self._on_due, self._wheel.first_due())
 
     def _on_due(self) -> None:
-        due = self._wheel.take_due(self._loop.time())
+        due = self._wheel.pop_due(self._loop.time())
         self._arm()  # first: of very many, the last are served some iterations later
         self._due.add(map(self._on_time, due))
 

@@ -13,10 +13,10 @@ _TURN_EVERY: Final = 8
 """Of so many polls one is of the next project in turn, and the others are of the jobs that have been due for longest.
 
 Were there more turns, many small projects that begin to fail would come close together: two refusals in a row hold back
-the polls of all, and polls that hang take the slots faster than others can overtake them.
+the polls of all, and polls that hang fill the slots faster than others can overtake them.
 """
 
-_BETWEEN_REFUSED: Final = 2  # polls of other jobs, where any are due: those that are refused for ever take a third
+_BETWEEN_REFUSED: Final = 2  # polls of other jobs, where any are due: those that are refused for ever get a third
 
 
 class _Line:
@@ -81,7 +81,7 @@ class _Line:
             self.ready -= len(self._jobs[project_id])
 
     def resume(self, project_id: str) -> None:
-        """Count the jobs of a project, which was held, among those that may be taken; they are where they were."""
+        """Count the jobs of a project, which was held, among those that may be polled; they are where they were."""
         jobs = self._jobs.get(project_id)
         if jobs is None or project_id in self._turns:
             return
@@ -91,7 +91,7 @@ class _Line:
             self._in_order.add(project_id)
             heappush(self._order, (next(iter(jobs.values())), project_id))
 
-    def take(self, *, by_turn: bool = False) -> Tracked:
+    def pop(self, *, by_turn: bool = False) -> Tracked:
         """Remove and return the first job, or `by_turn` that of the project that was polled least recently.
 
         At least one must be ready.
@@ -180,8 +180,8 @@ class DueJobs:
         self.set_aside: OrderedDict[Tracked, None] = OrderedDict()
         self.waiting_since = -inf
         self._urgent, self._refused, self._others = self._lines = _Line(), _Line(), _Line()
-        self._others_taken = 0
-        self._refused_from = 0  # of `_others_taken`: from then on, a refused job may go before others
+        self._others_popped = 0
+        self._refused_from = 0  # of `_others_popped`: from then on, a refused job may go before others
         self._holds: dict[str, _Hold] = {}
         self._rests: list[tuple[float, str]] = []
         """A heap of the projects that rest: an entry counts while its time is that of `rests_until`."""
@@ -227,13 +227,13 @@ class DueJobs:
         tracked.bucket = Tracked.NOWHERE
 
     def put_aside(self, tracked: Tracked) -> None:
-        """Set a slow job aside that was taken; an urgent one goes before the others."""
+        """Set a slow job aside that was popped; an urgent one goes before the others."""
         self.set_aside[tracked] = None
         if tracked.is_urgent:
             self.set_aside.move_to_end(tracked, last=False)
         tracked.bucket = Tracked.SET_ASIDE
 
-    def take_aside(self, now: float) -> Tracked | None:
+    def pop_aside(self, now: float) -> Tracked | None:
         """Remove and return the first job that was set aside; `None` if its project rests: it is ready again."""
         tracked, _ = self.set_aside.popitem(last=False)
         tracked.bucket = Tracked.NOWHERE
@@ -247,16 +247,16 @@ class DueJobs:
         """Return whether an urgent job may be polled now."""
         return self._urgent.ready > 0
 
-    def take(self, now: float) -> Tracked | None:
+    def pop(self, now: float) -> Tracked | None:
         """Remove and return the next job; `None` where no job may be polled now."""
         if self._urgent.ready:
-            tracked = self._urgent.take()
-        elif self._refused.ready and (self._others_taken >= self._refused_from or not self._others.ready):
-            self._refused_from = self._others_taken + _BETWEEN_REFUSED
-            tracked = self._refused.take()
+            tracked = self._urgent.pop()
+        elif self._refused.ready and (self._others_popped >= self._refused_from or not self._others.ready):
+            self._refused_from = self._others_popped + _BETWEEN_REFUSED
+            tracked = self._refused.pop()
         elif self._others.ready:
-            self._others_taken += 1
-            tracked = self._others.take(by_turn=self._others_taken % _TURN_EVERY == 0)
+            self._others_popped += 1
+            tracked = self._others.pop(by_turn=self._others_popped % _TURN_EVERY == 0)
         else:
             return None
         tracked.bucket = Tracked.NOWHERE

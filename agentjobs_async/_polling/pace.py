@@ -134,7 +134,7 @@ class ShareOwner(Protocol):
 
     @property
     def is_sure(self) -> bool:
-        """Whether no other process takes this one for dead, and uses its share."""
+        """Whether this process counts as dead to no other one, which would use its share."""
 
 
 @frozen
@@ -148,7 +148,7 @@ class PollShare:
     Attributes:
         per_second: Polls per second; 0 for none at present.
         turn: Loop time of one of the turns; `None` where polls may start at any time that keeps the interval.
-        owner: Has the share only while it is sure of it; `None` where no other process can take it.
+        owner: Has the share only while it is sure of it; `None` where no other process can use it.
     """
 
     per_second: float

@@ -137,7 +137,7 @@ class PollQueue:
             self._timers.set(self.dispatcher.dispatch, next_start)
             return None
         for _ in range(_MAX_PUT_OFF):
-            tracked = self._take(now)
+            tracked = self._pop(now)
             if tracked is None:
                 return None
             if (earliest := tracked.earliest) > now + ROUNDING_SECONDS:  # a good answer has ended a pause early
@@ -152,12 +152,12 @@ class PollQueue:
         self._timers.set(self.dispatcher.dispatch, now)  # the rest in the next iteration of the loop
         return None
 
-    def _take(self, now: float) -> Tracked | None:
+    def _pop(self, now: float) -> Tracked | None:
         due, tracked = self._due, None
         while due.set_aside and not (self.no_slow or self._clock.stopped or tracked or due.has_urgent()):
-            tracked = due.take_aside(now)  # slow jobs have waited for longer than what is ready
+            tracked = due.pop_aside(now)  # slow jobs have waited for longer than what is ready
         if tracked is None and (not self._clock.unreachable or due.has_urgent()):
-            tracked = due.take(now)
+            tracked = due.pop(now)
             self._arm_wake()
         return tracked
 
@@ -169,7 +169,7 @@ class PollQueue:
         if self._clock.stopped:
             return
         now = self._loop.time()
-        self._add(self._wheel.take_due(self._clock.time(now)), now)
+        self._add(self._wheel.pop_due(self._clock.time(now)), now)
         self._arm()
         self.dispatcher.dispatch()
 
@@ -220,7 +220,7 @@ class PollQueue:
         now = self._loop.time()
         stopped_for = self._clock.resume(now)
         self.outage.end()
-        self._add(self._wheel.take_due(self._clock.time(now)), now)
+        self._add(self._wheel.pop_due(self._clock.time(now)), now)
         self._spread(stopped_for, now)
         self._arm()
         self.dispatcher.dispatch()

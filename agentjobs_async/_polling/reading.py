@@ -135,7 +135,7 @@ def without_own_frame(error: E) -> E:
 def as_runtime_error(error: BaseException, kind: type[BaseException], message: str) -> BaseException:
     """Return `error`; if it is a `kind`, a RuntimeError caused by it.
 
-    A kind such as StopIteration has a meaning of its own where it is raised, and would not be taken for an error.
+    A kind such as StopIteration has a meaning of its own where it is raised, and would not count as an error.
     """
     if not isinstance(error, kind):
         return error

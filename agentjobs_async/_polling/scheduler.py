@@ -86,7 +86,7 @@ class Scheduler:
     def _track(self, ref: JobRef, job: AgentJob | None, now: float) -> Tracked:
         """Start polling a job for its first wait. Later waits join it."""
         tracked = Tracked(ref, job, now)
-        tracked.not_before = self._remembered.take(ref, now)
+        tracked.not_before = self._remembered.pop(ref, now)
         self._jobs[ref] = tracked
         if not self._workers.is_leaving(ref):  # else it is queued when its cut poll has left
             self._queue.enqueue(tracked, now)

@@ -129,7 +129,7 @@ class Tracked(WaitState):
     #                                  make_urgent: a near deadline
     # SET_ASIDE  due, the job is slow  slow jobs hold all slots that   a worker -> NOWHERE, make_urgent -> READY,
     #                                  they may (a "slow slot")        its project is paused -> READY
-    # NOWHERE    in flight, or none    new; a worker takes it          put, enqueue
+    # NOWHERE    in flight, or none    new; a worker pops it           put, enqueue
     # REMOVED    none                  remove, from any state          -
     # The order of the constants counts: a job has an entry exactly while `bucket` is above NOWHERE.
     # Once it is REMOVED, the waits that are left end with one result: no deadline and no later answer changes it.

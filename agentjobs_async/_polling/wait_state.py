@@ -219,4 +219,4 @@ class StatusWarnings:
         if status not in self._warned and len(self._warned) < _MAX_WARNINGS:
             self._warned += (status,)
             name = shown_name(job.project_id, job.id)
-            logger.warning("job %s has the unknown status %s: taken as not ended", name, status)
+            logger.warning("job %s has the unknown status %s: it counts as not ended", name, status)

@@ -119,7 +119,7 @@ class Waits(Generic[JobLike]):
 
         Args:
             jobs: An iterable or async iterable. One of known length, such as a list, is read at once; any other, which
-                may be endless, at most 1,000 jobs ahead of the results taken. What it raises comes out of the
+                may be endless, at most 1,000 jobs ahead of the results read. What it raises comes out of the
                 iteration. A job given twice has two results.
             timeout: Seconds for each job, from when it is read; above 0; `None` waits for ever.
 
@@ -249,7 +249,7 @@ class Waits(Generic[JobLike]):
 
         New creates and waits raise a `SessionClosedError`, and all that waits ends with it at once: waits, reads, what
         comes from `as_completed`, creates that a Retry-After holds back, batches, workers and durable jobs. The jobs
-        continue, and can be taken up again by their tokens. Idempotent; called twice, the shorter grace applies.
+        continue, and can be waited for again by their tokens. Idempotent; called twice, the shorter grace applies.
         `aclose` meanwhile closes at once. Where this call is cancelled, nothing new is begun all the same, and creates
         under way continue until `aclose`.
 

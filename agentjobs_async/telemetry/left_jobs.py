@@ -20,7 +20,7 @@ def report_left(job: AgentJob, cut: BaseException, hooks: "Hooks | None" = None)
         cut: The `CancelledError`, or the `SessionClosedError`, which names the job by itself.
         hooks: Called with the start and the end of a wait for the job; `None` where they know of it.
     """
-    words = f"job {job.ref.to_token()} was created, and its caller was cut off: it continues; take it up by this token"
+    words = f"job {job.ref.to_token()} was created, and its caller was cut off: it continues; wait for it by this token"
     logger.warning("%s", words)
     if isinstance(cut, asyncio.CancelledError):
         cut.add_note(words)

@@ -1,4 +1,4 @@
-"""What links the trace of a job's wait to that of its create, when another process takes the job up again.
+"""What links the trace of a job's wait to that of its create, when another process waits for the job again.
 
 Both variables hold a W3C trace context: the text of the header `traceparent`. They are set and read within one task, so
 that no item of a batch sees those of another.

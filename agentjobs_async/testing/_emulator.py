@@ -226,7 +226,7 @@ class Emulator:
 
     async def _respond(self, exchange: Exchange) -> bool:
         subject = self._subject(exchange.received)
-        fault = self._plans.take(subject)
+        fault = self._plans.pop(subject)
         request = attrs.evolve(
             exchange.received,
             project_id=subject.project_id,
@@ -271,8 +271,8 @@ class Emulator:
         )
 
     async def _refuse_when_due(self, keep: asyncio.Transport | None = None) -> None:
-        # While one refusal lasts, its own task takes the refusals that follow it in the plan.
-        fault = None if self._listener.refusing else self._plans.take_refusal()
+        # While one refusal lasts, its own task does the refusals that follow it in the plan.
+        fault = None if self._listener.refusing else self._plans.pop_refusal()
         if fault is not None:
             # The response on `keep` is sent once the listener is closed; the refusal itself lasts longer.
             refused = asyncio.Event()
@@ -284,7 +284,7 @@ class Emulator:
         refused.set()
         while fault is not None:
             await pause(fault.amount)
-            fault = self._plans.take_refusal()
+            fault = self._plans.pop_refusal()
         await self._listener.listen()
 
 

@@ -125,7 +125,7 @@ class _Handler(web.RequestHandler):
         return await super().finish_response(request, resp, start_time)
 
     @property
-    def takes_more(self) -> bool:
+    def expects_more(self) -> bool:
         """Whether another request has arrived or may arrive."""
         return bool(self._messages) or not self.ended.is_set()
 
@@ -151,7 +151,7 @@ class Listener:
     Args:
         handle: Answers a request.
         host: The address to listen on.
-        port: 0 takes a free one.
+        port: 0 for a free one.
 
     Attributes:
         accepted: The number of connections accepted.
@@ -188,7 +188,7 @@ class Listener:
             held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # beside the connection that `refuse` kept
         loop = asyncio.get_running_loop()
         # As many waiting connections as the system allows: it drops the first packets of those beyond, so that a client
-        # gets through a second later, or takes for made a connection that the server never sees.
+        # gets through a second later, or has a connection that the server never sees.
         self._listening = [
             await loop.create_server(self._new_handler, **address, backlog=socket.SOMAXCONN, reuse_address=True)
             for address in addresses or [{"host": self._host, "port": self.port}]
@@ -287,7 +287,7 @@ class Listener:
             return protocol.handle_error(request, 400, error)
         except ConnectionError:
             keep_alive = False
-        return _Sent(keep_alive=keep_alive and request.keep_alive and protocol.takes_more and not self.refusing)
+        return _Sent(keep_alive=keep_alive and request.keep_alive and protocol.expects_more and not self.refusing)
 
     async def _exchange(self, request: web.BaseRequest, handler: _Handler) -> Exchange:
         loop, transport = asyncio.get_running_loop(), handler.transport

@@ -39,22 +39,22 @@ class RateWindow:
     def __init__(self, most: int, per: float) -> None:
         self._most = most
         self._per = per
-        self._taken: defaultdict[str, deque[float]] = defaultdict(deque)
+        self._counted: defaultdict[str, deque[float]] = defaultdict(deque)
 
-    def take(self, project_id: str, now: float) -> int | None:
+    def count(self, project_id: str, now: float) -> int | None:
         """Count one request; over the limit, count nothing and return the seconds until one is allowed, rounded up.
 
         Args:
             project_id: The project of the request.
             now: Seconds on a monotonic clock.
         """
-        taken = self._taken[project_id]
-        while taken and now - taken[0] >= self._per:
-            taken.popleft()
-        if len(taken) >= self._most:
-            oldest = taken[0] if taken else now
+        counted = self._counted[project_id]
+        while counted and now - counted[0] >= self._per:
+            counted.popleft()
+        if len(counted) >= self._most:
+            oldest = counted[0] if counted else now
             return max(1, math.ceil(oldest + self._per - now))
-        taken.append(now)
+        counted.append(now)
         return None
 
 
@@ -170,7 +170,7 @@ class EmulatedService:
         prompt = read_prompt(request.body)
         if isinstance(prompt, Answer):
             return prompt
-        seconds = self._creates.take(project_id, request.at) if self._creates and start_agent else None
+        seconds = self._creates.count(project_id, request.at) if self._creates and start_agent else None
         if seconds is not None:
             return error(429, "too many creates", ("Retry-After", str(seconds)))
         job = self._new_job(project_id, prompt, request.at, wall)
@@ -194,7 +194,7 @@ class EmulatedService:
     def _get(self, project_id: str, job_id: str, request: ReceivedRequest) -> Answer:
         if request.method != "GET":
             return error(405, "method not allowed", ("Allow", "GET"))
-        seconds = self._reads.take(_ALL_PROJECTS, request.at) if self._reads else None
+        seconds = self._reads.count(_ALL_PROJECTS, request.at) if self._reads else None
         if seconds is not None:
             return error(429, "too many reads", ("Retry-After", str(seconds)))
         job = self.jobs.get(job_id)

@@ -71,7 +71,7 @@ _MEANINGS: Final[dict[type[BaseException], _Meaning]] = {
     WaitTimeoutError: _Meaning(202, "not_ended", "The job continues. Ask again later."),
     JobFailedError: _Meaning(200, "job_failed", "The agent could not complete the job."),
     SessionClosedError: _Meaning(
-        503, "restarting", "The service is restarting. A job continues: take it up again by its token.", retry=True
+        503, "restarting", "The service is restarting. A job continues: wait for it again by its token.", retry=True
     ),
     NotFoundError: _Meaning(404, "not_found", "There is no such job or project."),
     RateLimitedError: _Meaning(429, "too_many_requests", "Too many requests. Try again later.", retry=True),

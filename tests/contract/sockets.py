@@ -42,7 +42,7 @@ class Mute:
     """A server that shakes hands and then neither reads nor answers, not even the farewell of TLS.
 
     Attributes:
-        taken: How many connections it has taken and shaken hands on.
+        accepted: How many connections it has accepted and shaken hands on.
     """
 
     def __init__(self, ssl: SSLContext | None = None) -> None:
@@ -52,8 +52,8 @@ class Mute:
         self.base_url = address(self._socket, "http" if ssl is None else "https")
 
     @property
-    def taken(self) -> int:
-        return sum(end.taken for end in self._ends)
+    def accepted(self) -> int:
+        return sum(end.accepted for end in self._ends)
 
     def clients(self) -> int:
         """Count the other ends of its connections that this process holds."""
@@ -88,7 +88,7 @@ class _MuteEnd(asyncio.Protocol):
         self._in, self._out = MemoryBIO(), MemoryBIO()
         self._tls = None if ssl is None else ssl.wrap_bio(self._in, self._out, server_side=True)
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.taken = False
+        self.accepted = False
         self.received = bytearray()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -97,7 +97,7 @@ class _MuteEnd(asyncio.Protocol):
             self._take()
 
     def data_received(self, data: bytes) -> None:
-        if self.taken:
+        if self.accepted:
             self.received += data
         elif self._tls is not None:
             self._in.write(data)
@@ -111,7 +111,7 @@ class _MuteEnd(asyncio.Protocol):
         self.lost.set_result(None)
 
     def _take(self) -> None:
-        self.taken = True
+        self.accepted = True
         self.transport.pause_reading()
 
 

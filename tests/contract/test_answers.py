@@ -1,4 +1,4 @@
-"""Answers: nothing is coerced or invented, none is taken for another job, and text is cleaned before it is shown."""
+"""Answers: nothing is coerced or invented, none counts for another job, and text is cleaned before it is shown."""
 
 import logging
 from typing import Final
@@ -104,7 +104,7 @@ def _check_shown(texts: list[str]) -> None:
 
 @pytest.mark.looptime
 async def test_job_of_another_project_or_id(waiting: Waiting) -> None:
-    """The answer about another job is never taken for this one's, however far that has come."""
+    """The answer about another job never counts as this one's, however far that has come."""
     script = JobScript(duration=60, job_id="job_000001")
     others = ("job_000002", "JOB_000001", '"job_000001 "', "job_1")
     faults = " then ".join(f"document id={other} status=completed on=get" for other in others)

@@ -127,7 +127,7 @@ async def test_silent_server(server_tls: ssl.SSLContext, client_tls: ssl.SSLCont
                     asyncio.ensure_future(session.get_job("job_1")),
                 ]
                 await asyncio.sleep(2)
-                assert (server.taken, server.clients()) == (2, 2)
+                assert (server.accepted, server.clients()) == (2, 2)
                 if how == "cancelled":
                     for task in tasks:
                         task.cancel()
@@ -155,7 +155,7 @@ async def test_silent_server_at_every_moment(name: str, server_tls: ssl.SSLConte
     """In whatever iteration of a handshake or after it an exchange is cancelled, it has no socket any more."""
     iterations = 0
     async with Mute(server_tls) as server:
-        while server.taken < 20:
+        while server.accepted < 20:
             async with AgentJobsSession(server.base_url, KEY, project_id="docs", ssl=client_tls) as session:
                 calls: dict[str, Call] = {
                     "create": partial(session.create_job, PROMPT),

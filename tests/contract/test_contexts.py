@@ -28,7 +28,7 @@ class Caller:
 
 
 async def test_one_context_for_a_wait() -> None:
-    """What a hook sets when a wait starts it finds, and can take back, when that wait ends."""
+    """What a hook sets when a wait starts it finds, and can undo, when that wait ends."""
     span: ContextVar[JobRef] = ContextVar("span")
     tokens: dict[JobRef, Token[JobRef]] = {}
 

@@ -90,7 +90,7 @@ async def claimed(emulator: Emulator, plan: str) -> tuple[CreateOutcome, AgentJo
 
 
 async def test_too_much() -> None:
-    """An answer with more behind it is taken or is unknown, never sent again, never the forged one."""
+    """An answer with more behind it counts or is unknown, never sent again, never the forged one."""
     for fault in ("overlong", "surplus", "surplus:bytes", "surplus after=1", "reset:after"):
         async with served(fault) as (emulator, session, claims):
             outcome, result = await claims.made(session)

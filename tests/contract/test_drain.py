@@ -53,7 +53,7 @@ async def test_creates_finish_within_grace() -> None:
         for error in await asyncio.gather(*waits, return_exceptions=True):
             assert isinstance(error, SessionClosedError)
             assert f"job {job.ref.to_token()}: " in str(error)
-            assert "take it up again by its token" in str(error)
+            assert "wait for it again by its token" in str(error)
             assert http_answer(error).status == 503
             assert "by its token" in http_answer(error).body["message"]
         assert await now() - began < 0.1

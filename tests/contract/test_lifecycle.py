@@ -53,8 +53,8 @@ def test_cancelled_while_closing() -> None:
             session = AgentJobsSession(server.base_url, KEY, project_id="docs", ssl=client)
             calls = [session.create_job("x" * 9_000_000), session.get_job("job_1"), session.wait_for_job("job_2")]
             tasks = [asyncio.ensure_future(call) for call in calls]
-            before = server.taken
-            while server.taken < before + 3:
+            before = server.accepted
+            while server.accepted < before + 3:
                 await asyncio.sleep(0.001)
             closing = asyncio.ensure_future(session.aclose())
             for _ in range(1 + iteration):  # the first begins it

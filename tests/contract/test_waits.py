@@ -65,7 +65,7 @@ async def test_connection_never_made(open_listener: Callable[[str], AbstractAsyn
 
 
 async def test_surplus_answers() -> None:
-    """What a server sends without being asked is never taken for the answer to the next request."""
+    """What a server sends without being asked never counts as the answer to the next request."""
     faults = ("surplus", "surplus after=0.01", "surplus:bytes", "surplus:bytes after=0.01", "overlong")
     async with (
         Emulator(script=ENDLESS, faults=" then ".join(f"{fault} x5 on=get" for fault in faults)) as emulator,

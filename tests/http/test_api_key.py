@@ -130,9 +130,9 @@ def test_not_in_fields() -> None:
 def test_not_copied() -> None:
     """What holds a key is neither pickled nor deeply copied."""
 
-    def check(take: Callable[[object], object], holder: object) -> None:
+    def check(duplicate: Callable[[object], object], holder: object) -> None:
         with pytest.raises(TypeError, match="never pickled or copied") as caught:
-            take(holder)
+            duplicate(holder)
         assert "Marma" not in str(caught.value)
 
     key = ApiKey(KEY)

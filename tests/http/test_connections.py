@@ -129,7 +129,7 @@ async def test_broken_tls_leaves_nothing_in_the_buffer(server_tls: SSLContext, c
 
 
 async def test_tls_through_a_proxy(server_tls: SSLContext, client_tls: SSLContext) -> None:
-    """A connection whose transport TLS has taken over is not counted as open for ever; the one over TLS is open."""
+    """A connection whose transport TLS has replaced is not counted as open for ever; the one over TLS is open."""
 
     async def tunnel(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with closing(writer), suppress(ConnectionError, SSLError):  # a client that does not trust the server goes
@@ -199,7 +199,7 @@ async def test_connections_outlive_their_requests() -> None:
         return weakref.ref(held)
 
     document = b'{"id": "job_1", "status": "active", "padding": "%s"}' % (b"x" * 100_000)
-    chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in document)  # so many that reading pauses, and is taken up again
+    chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in document)  # so many that reading pauses, and goes on
     chunked = Reply(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks + b"0\r\n\r\n")
     async with Scripted(job(), chunked, job()) as server, server.session() as session:
         held = [await asyncio.create_task(request()) for _ in range(2)]

@@ -104,13 +104,13 @@ async def test_link_local_addresses_keep_their_zone(system: System, monkeypatch:
 
 
 async def test_threads_of_the_loop_are_left_alone(system: System) -> None:
-    """A name is looked up though every thread of the loop is taken."""
+    """A name is looked up though every thread of the loop is busy."""
     release = threading.Event()
-    taken = [asyncio.get_running_loop().run_in_executor(None, release.wait, 20) for _ in range(100)]
+    busy = [asyncio.get_running_loop().run_in_executor(None, release.wait, 20) for _ in range(100)]
     assert await addresses(Names()) == EXPECTED
     assert system.asked == ["service.example"]
     release.set()
-    await asyncio.gather(*taken)
+    await asyncio.gather(*busy)
 
 
 def test_a_look_up_that_hangs_holds_up_no_end() -> None:

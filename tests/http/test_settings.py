@@ -43,7 +43,7 @@ def test_environment_that_makes_no_sense(name: str, value: str, monkeypatch: pyt
     """A setting from the environment that makes no sense is refused with the variable's name, a key never quoted."""
     variable = f"AGENTJOBS_{name.upper()}"
     monkeypatch.setenv(variable, value)
-    with pytest.raises(InvalidInputError, match=rf"^{name} must .*\(it was taken from {variable}\)$") as caught:
+    with pytest.raises(InvalidInputError, match=rf"^{name} must .*\(it was read from {variable}\)$") as caught:
         session_of(**{name: None})
     assert "marmalade" not in str(caught.value)
     assert caught.value.__context__ is None

@@ -1,4 +1,4 @@
-"""JSON taken strictly."""
+"""JSON read strictly."""
 
 import json
 import math
@@ -67,7 +67,7 @@ def test_many_members() -> None:
         parse(b"{%s,%s}" % (members, b'"39999":0'))
 
 
-TAKEN: dict[bytes, Any] = {
+ACCEPTED: dict[bytes, Any] = {
     b'\xef\xbb\xbf{"a": 1}': {"a": 1},
     b'"\\ud83d\\ude80"': "\U0001f680",
     b'"\\\\ud800"': "\\ud800",
@@ -81,9 +81,9 @@ TAKEN: dict[bytes, Any] = {
 DEEP = [b"[" * 64 + b"]" * 64, b"[{}," + b"[" * 63 + b"]" * 64, b'[{"a":' + b"[" * 62 + b"7" + b"]" * 62 + b"},[]]"]
 
 
-def test_taken() -> None:
-    """Sound JSON is taken: with a byte order mark, surrogate pairs, big numbers, 64 levels."""
-    assert {body: parse(body) for body in TAKEN} == TAKEN
+def test_accepted() -> None:
+    """Sound JSON is accepted: with a byte order mark, surrogate pairs, big numbers, 64 levels."""
+    assert {body: parse(body) for body in ACCEPTED} == ACCEPTED
     assert [parse(body) for body in DEEP] == [json.loads(body) for body in DEEP]
 
 

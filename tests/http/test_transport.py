@@ -207,7 +207,7 @@ async def test_cancelled_in_the_body() -> None:
 
 
 @pytest.mark.looptime
-async def test_unasked_answers_are_not_taken() -> None:
+async def test_unasked_answers_do_not_count() -> None:
     """An idle connection on which something arrived unasked is dropped: the next read gets its own answer."""
     forged = http(200, b'{"id": "job_1", "status": "completed"}')
     async with Scripted(Reply(http(200, JOB), later=forged), job()) as server, opened() as transport:

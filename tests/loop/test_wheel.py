@@ -20,9 +20,9 @@ def test_due(times: list[float], now: float) -> None:
     wheel = TimerWheel[tuple[int, float]]()
     items = list(enumerate(times))
     buckets = {item: wheel.add(item, item[1]) for item in items}
-    due = wheel.take_due(now)
+    due = wheel.pop_due(now)
     assert wheel.first_due() > now
-    left = wheel.take_due(1000)
+    left = wheel.pop_due(1000)
     assert Counter(due + left) == Counter(items)
     assert all(time <= now + 1e-6 for _, time in due)
     assert all(time > now - RESOLUTION_SECONDS - 1e-6 for _, time in left)
@@ -37,8 +37,8 @@ def test_first_due() -> None:
     buckets = [wheel.add(name, when) for name, when in (("x", 5), ("y", 0.031), ("z", inf))]
     assert buckets[:2] == [500, 4]
     assert wheel.first_due() == 0.04
-    assert wheel.take_due(0.039) == []
-    assert wheel.take_due(0.04) == ["y"]
+    assert wheel.pop_due(0.039) == []
+    assert wheel.pop_due(0.04) == ["y"]
     assert wheel.first_due() == 5
     wheel.discard("x", 500)
     assert wheel.first_due() == 1e12
@@ -49,7 +49,7 @@ def test_same_bucket_in_order() -> None:
     wheel = TimerWheel[int]()
     for number in range(20):
         wheel.add(number, 1.0)
-    assert wheel.take_due(1.0) == list(range(20))
+    assert wheel.pop_due(1.0) == list(range(20))
 
 
 def test_discarded() -> None:
@@ -61,9 +61,9 @@ def test_discarded() -> None:
         wheel.discard(name, number)
     wheel.add("moved on", 3)
     wheel.add("back", 2)
-    assert wheel.take_due(1) == ["here"]
+    assert wheel.pop_due(1) == ["here"]
     wheel.discard("here", 100)
-    assert [wheel.take_due(now) for now in (2, 3, 9)] == [["back"], ["moved on"], []]
+    assert [wheel.pop_due(now) for now in (2, 3, 9)] == [["back"], ["moved on"], []]
 
 
 def test_nothing_is_kept_of_what_left() -> None:
@@ -74,7 +74,7 @@ def test_nothing_is_kept_of_what_left() -> None:
         assert len(wheel._heap) <= 1024 + 1
     assert wheel._buckets == {}
     assert wheel.add(1, 5) == 500
-    assert wheel.take_due(100_000) == [1]
+    assert wheel.pop_due(100_000) == [1]
     assert wheel._heap == []
 
 

@@ -35,8 +35,8 @@ class Polling:
         """Return how many jobs are due, whether they may be polled now or not."""
         return sum(job.is_due for job in self.jobs)
 
-    def taken(self) -> list[tuple[float, int]]:
+    def newly_sent(self) -> list[tuple[float, int]]:
         """Return what was sent since the last call, by the numbers of the jobs."""
-        taken = [(at, self.jobs.index(job)) for at, job in self.sent]
+        sent = [(at, self.jobs.index(job)) for at, job in self.sent]
         self.sent.clear()
-        return taken
+        return sent

@@ -171,55 +171,55 @@ def assert_nothing_left_of_loop() -> None:
 
 
 async def test_endless_source() -> None:
-    """An async source without end is taken a bounded number ahead of the results, and closed at the end."""
-    taken, closed = 0, False
+    """An async source without end is read a bounded number ahead of the results, and closed at the end."""
+    given, closed = 0, False
 
     async def endless() -> AsyncIterator[JobRef]:
-        nonlocal taken, closed
+        nonlocal given, closed
         try:
             while True:
-                taken += 1
-                yield JobRef("docs", f"job_{taken}")
+                given += 1
+                yield JobRef("docs", f"job_{given}")
         finally:
             closed = True
 
     async with JobTracker(Polled("completed")) as tracker:
         async with tracker.as_completed(endless()) as finished:
             await asyncio.sleep(10)
-            assert taken == AHEAD
+            assert given == AHEAD
             for read in range(1, 2500):
                 await anext(finished)
-                assert taken <= AHEAD + read
+                assert given <= AHEAD + read
             await let_go()
-            assert taken == AHEAD + read
+            assert given == AHEAD + read
             assert len(cast("Any", finished)._members) <= 2 * AHEAD  # those that have ended are not kept
         assert closed
         assert_nothing_left(tracker)
 
 
 async def test_endless_generator() -> None:
-    """A generator without end is taken a bounded number ahead, too."""
-    taken = 0
+    """A generator without end is read a bounded number ahead, too."""
+    given = 0
 
     def endless() -> Iterator[JobRef]:
-        nonlocal taken
+        nonlocal given
         while True:
-            taken += 1
-            yield JobRef("docs", f"job_{taken}")
+            given += 1
+            yield JobRef("docs", f"job_{given}")
 
     async with JobTracker(Polled("completed")) as tracker:
         async with tracker.as_completed(endless()) as finished:
-            assert taken == AHEAD
+            assert given == AHEAD
             await asyncio.sleep(10)
-            assert taken == AHEAD
+            assert given == AHEAD
             for _ in range(1500):
                 await anext(finished)
-            assert 1500 < taken <= AHEAD + 1500
+            assert 1500 < given <= AHEAD + 1500
         assert_nothing_left(tracker)
 
 
 async def test_endless_generator_of_ended_jobs() -> None:
-    """Jobs that have ended already are taken a bounded number ahead, too, and given one after the other."""
+    """Jobs that have ended already are read a bounded number ahead, too, and given one after the other."""
 
     def endless() -> Iterator[AgentJob]:
         while True:
@@ -231,7 +231,7 @@ async def test_endless_generator_of_ended_jobs() -> None:
 
 
 async def test_source_that_trickles() -> None:
-    """Results come while the source is still to give more, and the timeout counts from when a job is taken."""
+    """Results come while the source is still to give more, and the timeout counts from when a job is read."""
     seen: list[tuple[float, str, bool]] = []
 
     async def trickle() -> AsyncIterator[JobRef]:

@@ -60,7 +60,7 @@ async def test_good_answer_between_two_refusals() -> None:
     polling.queue.pause(second.ref, 503, now + 60, now + 60, now, now)
     polling.put(1, polling.jobs[2:])
     await asyncio.sleep(ENOUGH)
-    assert polling.taken() == [(1, 2)]
+    assert polling.newly_sent() == [(1, 2)]
 
 
 def test_kinds_are_apart() -> None:
@@ -91,12 +91,12 @@ def test_backoffs_are_bounded() -> None:
 
 
 def test_remembered_pause() -> None:
-    """The pause of a job is remembered until the next wait takes it, and no longer than it lasts."""
+    """The pause of a job is remembered until the next wait gets it, and no longer than it lasts."""
     remembered = RememberedPauses()
     remembered.remember(A, 10.0, 1.0)
-    assert [remembered.take(ref, 5.0) for ref in (B, A, A)] == [5.0, 10.0, 5.0]
+    assert [remembered.pop(ref, 5.0) for ref in (B, A, A)] == [5.0, 10.0, 5.0]
     remembered.remember(A, 10.0, 1.0)
-    assert remembered.take(A, 12.0) == 12.0
+    assert remembered.pop(A, 12.0) == 12.0
 
 
 def test_remembered_pauses_are_bounded() -> None:
@@ -124,14 +124,14 @@ async def test_one_probe_for_all() -> None:
     probes = []
     for _ in range(10):
         await asyncio.sleep(5.01)
-        ((_, number),) = polling.taken()
+        ((_, number),) = polling.newly_sent()
         probes.append(number)
         outage(polling, [polling.jobs[number]])
     assert all(gaps(probes))  # never the one that has just failed
     polling.queue.outage.reached()
-    assert polling.taken() == []
+    assert polling.newly_sent() == []
     await asyncio.sleep(20)
-    assert sorted(number for _, number in polling.taken()) == list(range(30))
+    assert sorted(number for _, number in polling.newly_sent()) == list(range(30))
 
 
 @pytest.mark.parametrize("failed", [[*range(ENOUGH - 1)], [5] * 50])
@@ -143,7 +143,7 @@ async def test_no_outage_yet(failed: list[int]) -> None:
     polling.queue.outage.reached()
     outage(polling, polling.jobs[ENOUGH : 2 * ENOUGH - 1])
     await asyncio.sleep(4)
-    assert [number for _, number in polling.taken()] == list(range(20, 30))
+    assert [number for _, number in polling.newly_sent()] == list(range(20, 30))
 
 
 async def test_outage_of_few() -> None:
@@ -153,7 +153,7 @@ async def test_outage_of_few() -> None:
     assert not polling.queue.has_backlog()
     outage(polling, polling.jobs[2:])
     await asyncio.sleep(6)
-    assert len(polling.taken()) == 1
+    assert len(polling.newly_sent()) == 1
 
 
 async def test_lone_job_is_its_own_probe() -> None:
@@ -162,7 +162,7 @@ async def test_lone_job_is_its_own_probe() -> None:
     for _ in range(5):
         outage(polling, polling.jobs)
         await asyncio.sleep(5.01)
-    assert [at for at, _ in polling.taken()] == pytest.approx([5, 10.01, 15.02, 20.03, 25.04], abs=0.02)
+    assert [at for at, _ in polling.newly_sent()] == pytest.approx([5, 10.01, 15.02, 20.03, 25.04], abs=0.02)
 
 
 async def test_last_job_is_the_probe() -> None:
@@ -174,7 +174,7 @@ async def test_last_job_is_the_probe() -> None:
         polling.queue.remove(other)
     for at in (1, 6, 11):
         await asyncio.sleep(polling.made + at + 0.02 - clock())
-        assert [number for _, number in polling.taken()] == [1]
+        assert [number for _, number in polling.newly_sent()] == [1]
         outage(polling, polling.jobs[1:])
 
 
@@ -187,7 +187,7 @@ async def test_probe_leaves() -> None:
     polling.queue._jobs.pop(gone.ref)
     polling.queue.remove(gone)
     await asyncio.sleep(15)
-    ((at, number),) = polling.taken()
+    ((at, number),) = polling.newly_sent()
     assert at == 1
     assert polling.jobs[number] is not gone
 
@@ -197,9 +197,9 @@ async def test_probe_whose_poll_hangs() -> None:
     polling = Polling(5)
     outage(polling, polling.jobs)
     await asyncio.sleep(100)
-    taken = polling.taken()
-    assert [at for at, _ in taken] == [5, 35, 65, 95]
-    assert len({number for _, number in taken}) == 4
+    sent = polling.newly_sent()
+    assert [at for at, _ in sent] == [5, 35, 65, 95]
+    assert len({number for _, number in sent}) == 4
 
 
 async def test_no_job_to_probe() -> None:
@@ -208,11 +208,11 @@ async def test_no_job_to_probe() -> None:
     outage(polling, polling.jobs)
     for number in (2, 0, 1):
         polling.queue.make_urgent(polling.jobs[number], clock())
-    assert [number for _, number in polling.taken()] == [2, 0, 1]
+    assert [number for _, number in polling.newly_sent()] == [2, 0, 1]
     await asyncio.sleep(50)
     polling.put(1, polling.jobs[1:2])
     await asyncio.sleep(50)
-    assert polling.taken() == [(65, 1)]
+    assert polling.newly_sent() == [(65, 1)]
 
 
 async def test_all_leave_in_an_outage() -> None:
@@ -225,7 +225,7 @@ async def test_all_leave_in_an_outage() -> None:
     await asyncio.sleep(2)
     polling.queue._jobs[polling.jobs[0].ref] = polling.jobs[0]
     polling.queue.enqueue(polling.jobs[0], clock())
-    assert polling.taken() == [(2, 0)]
+    assert polling.newly_sent() == [(2, 0)]
 
 
 async def test_deadline_in_an_outage() -> None:
@@ -234,12 +234,12 @@ async def test_deadline_in_an_outage() -> None:
     outage(polling, polling.jobs[:ENOUGH], delay=20)
     polling.put(1, polling.jobs[ENOUGH:])
     await asyncio.sleep(3)
-    assert polling.taken() == []
+    assert polling.newly_sent() == []
     polling.queue.make_urgent(polling.jobs[15], clock())
-    assert polling.taken() == [(3, 15)]
+    assert polling.newly_sent() == [(3, 15)]
     polling.queue.outage.reached()
     await asyncio.sleep(5)
-    assert sorted(number for _, number in polling.taken()) == [10, 11, 12, 13, 14, 16, 17, 18, 19]
+    assert sorted(number for _, number in polling.newly_sent()) == [10, 11, 12, 13, 14, 16, 17, 18, 19]
 
 
 async def test_pause_in_an_outage() -> None:
@@ -248,9 +248,9 @@ async def test_pause_in_an_outage() -> None:
     outage(polling, polling.jobs, delay=2)
     polling.queue.pause_until(clock() + 7, clock())
     await asyncio.sleep(6.9)
-    assert polling.taken() == []
+    assert polling.newly_sent() == []
     await asyncio.sleep(20)
-    assert sorted(number for _, number in polling.taken()) == [0, 1, 2, 3]
+    assert sorted(number for _, number in polling.newly_sent()) == [0, 1, 2, 3]
 
 
 async def test_release_takes_no_longer_than_10_s() -> None:
@@ -262,7 +262,7 @@ async def test_release_takes_no_longer_than_10_s() -> None:
     await asyncio.sleep(500)
     polling.queue.outage.reached()
     await asyncio.sleep(11)
-    times = [at for at, _ in polling.taken()]
+    times = [at for at, _ in polling.newly_sent()]
     assert len(times) == 90
     assert times[-1] - times[0] == pytest.approx(10, abs=0.2)
     assert peak(times) <= 11

@@ -27,10 +27,10 @@ def filled(*jobs: Tracked) -> DueJobs:
     return due
 
 
-def taken(due: DueJobs, now: float = 100.0) -> list[Tracked]:
+def popped(due: DueJobs, now: float = 100.0) -> list[Tracked]:
     """Take all jobs that may be polled."""
     found = []
-    while (tracked := due.take(now)) is not None:
+    while (tracked := due.pop(now)) is not None:
         found.append(tracked)
     return found
 
@@ -47,7 +47,7 @@ def test_projects_take_turns() -> None:
     large, small = [job("large", number) for number in range(1000)], [job("small", number) for number in range(10)]
     due = filled(*large, *small)
     assert (len(due), due.ready) == (1010, 1010)
-    found = taken(due)
+    found = popped(due)
     assert [tracked for tracked in found if tracked in large] == large
     assert [tracked for tracked in found[:100] if tracked in small] == small
     assert (len(due), due.ready) == (0, 0)
@@ -58,7 +58,7 @@ def test_many_projects() -> None:
     due = filled(job("docs", 0), *(job(f"other_{number}", number) for number in range(50)))
     for number in range(1, 50):
         due.add(job("docs", number), 100.0)
-    found = [tracked.ref.project_id for tracked in taken(due)]
+    found = [tracked.ref.project_id for tracked in popped(due)]
     assert sorted(found[-60:]).count("docs") >= 40
 
 
@@ -70,7 +70,7 @@ def test_no_job_waits_for_long() -> None:
         due.add(tracked, 100.0)
     longest = 0
     for number in range(5_000):
-        polled = due.take(100.0)
+        polled = due.pop(100.0)
         assert polled is not None
         longest, last[polled] = max(longest, number - last[polled]), number
         due.add(polled, 100.0)
@@ -86,7 +86,7 @@ def test_what_is_gone_takes_no_memory() -> None:
         tracked.error = refused() if number % 2 else None
         for each in (tracked, lasting):
             due.add(each, 100.0)
-            due.add(due.take(100.0) or each, 100.0)
+            due.add(due.pop(100.0) or each, 100.0)
             if number % 3 == 0:
                 hurry(due, each)
         for each in (tracked, lasting):
@@ -94,7 +94,7 @@ def test_what_is_gone_takes_no_memory() -> None:
             each.is_urgent = False
         due.hold(f"project_{number}", 100.0 + number % 2, 1.0, 100.0)
         due.wake(102.0)
-    taken(due, 102.0)
+    popped(due, 102.0)
     assert len(due) == 0
     lines = [len(kept) for line in due._lines for kept in (line._jobs, line._turns, line._order, line._in_order)]
     assert max([*lines, len(due._holds), len(due._rests)]) <= 2
@@ -107,7 +107,7 @@ def test_removed_jobs() -> None:
     for tracked in (jobs[0], jobs[1]):
         due.discard(tracked)
     due.add(jobs[1], 100.0)
-    assert taken(due) == [jobs[2], jobs[3], jobs[1]]
+    assert popped(due) == [jobs[2], jobs[3], jobs[1]]
 
 
 def test_urgent() -> None:
@@ -117,18 +117,18 @@ def test_urgent() -> None:
     for tracked in (jobs[4], jobs[2]):
         hurry(due, tracked)
     assert due.has_urgent()
-    assert [due.take(100.0) for _ in range(2)] == [jobs[4], jobs[2]]
+    assert [due.pop(100.0) for _ in range(2)] == [jobs[4], jobs[2]]
     assert not due.has_urgent()
     due.put_aside(jobs[0])
     due.put_aside(jobs[2])
-    assert [due.take_aside(100.0) for _ in range(2)] == [jobs[2], jobs[0]]
+    assert [due.pop_aside(100.0) for _ in range(2)] == [jobs[2], jobs[0]]
 
 
 def test_held_jobs_keep_their_places() -> None:
     """A pause concerns its project alone. Its jobs go out after it in their order, the refused one first, spread."""
     held, others = [job("held", number) for number in range(10)], [job("other", number) for number in range(100)]
     due = filled(*held, *others)
-    assert due.take(100.0) is held[0]
+    assert due.pop(100.0) is held[0]
     held[0].error = refused(2.0)
     due.hold("held", 103.0, 6.0, 100.0)
     due.hold("held", 105.0, 6.0, 101.0)
@@ -136,12 +136,12 @@ def test_held_jobs_keep_their_places() -> None:
     due.add(held[0], 102.0)
     assert (due.ready, len(due), due.wakes_at()) == (100, 110, 103.0)
     due.wake(103.0)
-    assert (taken(due, 103.0), due.wakes_at()) == (others, 105.0)
+    assert (popped(due, 103.0), due.wakes_at()) == (others, 105.0)
     found = []
     while len(due):
         now = due.wakes_at()
         due.wake(now)
-        found += [(now, tracked) for tracked in taken(due, now)]
+        found += [(now, tracked) for tracked in popped(due, now)]
     assert [tracked for _, tracked in found] == held
     assert [at for at, _ in found] == pytest.approx([105 + 0.6 * number for number in range(10)])
 
@@ -152,11 +152,11 @@ def test_what_comes_due_after_a_pause() -> None:
     due = filled(*jobs[:10])
     due.hold("docs", 110.0, 1.0, 100.0)
     due.wake(110.0)
-    found = taken(due, 110.0)
+    found = popped(due, 110.0)
     for tracked in jobs[10:]:
         due.add(tracked, 110.0)
         due.wake(110.0)
-        found += taken(due, 110.0)
+        found += popped(due, 110.0)
     assert found == jobs[:11]
 
 
@@ -166,10 +166,10 @@ def test_jobs_without_an_answer() -> None:
     def check(error: Exception | None, *, keeps: bool) -> None:
         jobs = [job("docs", number) for number in range(3)]
         due = filled(*jobs)
-        assert due.take(100.0) is jobs[0]
+        assert due.pop(100.0) is jobs[0]
         jobs[0].error = error
         due.add(jobs[0], 100.0)
-        assert taken(due) == (jobs if keeps else [*jobs[1:], jobs[0]])
+        assert popped(due) == (jobs if keeps else [*jobs[1:], jobs[0]])
 
     asked: list[AgentJobsError] = [refused(), refused(5.0), ServerError(503, None, 5.0, "later")]
     asked.append(ProtocolError("bad_json", "x", retry_after=5.0))
@@ -187,7 +187,7 @@ def test_refused_for_ever() -> None:
         due.add(tracked, 100.0)
     found = Counter[Tracked]()
     for _ in range(3_000):
-        polled = due.take(100.0)
+        polled = due.pop(100.0)
         assert polled is not None
         found[polled] += 1
         polled.error = refused() if polled in jobs[:10] else None
@@ -201,6 +201,6 @@ def test_refusals_do_not_come_in_a_row() -> None:
     jobs = [job("docs" if number % 10 else f"refused_{number}", number) for number in range(100)]
     for tracked in jobs[::10]:
         tracked.error = refused()
-    found = [tracked in jobs[::10] for tracked in taken(filled(*jobs))]
+    found = [tracked in jobs[::10] for tracked in popped(filled(*jobs))]
     assert sum(found) == 10
     assert not any(first and second for first, second in pairwise(found))

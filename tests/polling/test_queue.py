@@ -17,7 +17,7 @@ async def test_order() -> None:
         polling.put(delay, [job])
     polling.queue.enqueue(polling.jobs[3], clock())
     await asyncio.sleep(10)
-    assert polling.taken() == [(0, 3), (1, 1), (2, 2), (3, 0)]
+    assert polling.newly_sent() == [(0, 3), (1, 1), (2, 2), (3, 0)]
 
 
 async def test_equal_due_times() -> None:
@@ -25,7 +25,7 @@ async def test_equal_due_times() -> None:
     polling = Polling(1000)
     polling.put(5)
     await asyncio.sleep(10)
-    assert polling.taken() == [(5, number) for number in range(1000)]
+    assert polling.newly_sent() == [(5, number) for number in range(1000)]
 
 
 async def test_deadlines_first() -> None:
@@ -38,7 +38,7 @@ async def test_deadlines_first() -> None:
     polling.queue.make_urgent(polling.jobs[3], clock())
     polling.queue.make_urgent(polling.jobs[4], clock())
     await asyncio.sleep(10)
-    assert polling.taken() == [(0, 0), (1, 4), (2, 3), (3, 1), (4, 2)]
+    assert polling.newly_sent() == [(0, 0), (1, 4), (2, 3), (3, 1), (4, 2)]
 
 
 async def test_urgent() -> None:
@@ -51,7 +51,7 @@ async def test_urgent() -> None:
     for job in (plain, paused, in_flight, paused_sooner):
         polling.queue.make_urgent(job, clock())
     await asyncio.sleep(100)
-    assert polling.taken() == [(0, 0), (9, 1), (9, 3)]
+    assert polling.newly_sent() == [(0, 0), (9, 1), (9, 3)]
 
 
 async def test_reschedule_earlier() -> None:
@@ -65,7 +65,7 @@ async def test_reschedule_earlier() -> None:
     for job in polling.jobs:
         polling.queue.reschedule_earlier(job, clock() + 10, clock())
     await asyncio.sleep(100)
-    assert polling.taken() == [(0, 3), (2, 2), (5, 1), (10, 0)]
+    assert polling.newly_sent() == [(0, 3), (2, 2), (5, 1), (10, 0)]
 
 
 async def test_removed() -> None:
@@ -78,7 +78,7 @@ async def test_removed() -> None:
         polling.queue.remove(job)
         assert job.bucket == Tracked.REMOVED
     await asyncio.sleep(100)
-    assert polling.taken() == [(0, 0)]
+    assert polling.newly_sent() == [(0, 0)]
     assert polling.waiting() == 0
 
 
@@ -91,7 +91,7 @@ async def test_moved_often() -> None:
             if job.bucket == Tracked.NOWHERE:
                 polling.put(delay, [job])
     await asyncio.sleep(20)
-    assert sorted(number for _, number in polling.taken()) == list(range(1000))
+    assert sorted(number for _, number in polling.newly_sent()) == list(range(1000))
 
 
 async def test_pause() -> None:
@@ -106,14 +106,14 @@ async def test_pause() -> None:
     polling.queue.make_urgent(polling.jobs[99], clock())
     assert (polling.queue.has_backlog(), polling.waiting()) == (False, 50)
     await asyncio.sleep(3.9)
-    assert polling.taken() == []
+    assert polling.newly_sent() == []
     await asyncio.sleep(6)
-    taken = polling.taken()
-    assert len({number for _, number in taken}) == len(taken) == 100
-    assert taken[0] == (4.5, 99)
-    assert [number for _, number in taken[1:]] == [*range(50, 99), *range(50)]
-    assert peak([at for at, _ in taken if at < 5]) <= 8
-    assert peak([at for at, _ in taken]) <= 66
+    sent = polling.newly_sent()
+    assert len({number for _, number in sent}) == len(sent) == 100
+    assert sent[0] == (4.5, 99)
+    assert [number for _, number in sent[1:]] == [*range(50, 99), *range(50)]
+    assert peak([at for at, _ in sent if at < 5]) <= 8
+    assert peak([at for at, _ in sent]) <= 66
 
 
 async def test_longest_pause() -> None:
@@ -123,9 +123,9 @@ async def test_longest_pause() -> None:
     for seconds in (5, 9, 3):
         polling.queue.pause_until(clock() + seconds, clock())
     await asyncio.sleep(8.9)
-    assert polling.taken() == []
+    assert polling.newly_sent() == []
     await asyncio.sleep(5)
-    assert polling.taken() == [(10, 0)]
+    assert polling.newly_sent() == [(10, 0)]
 
 
 async def test_placed_during_a_pause() -> None:
@@ -136,7 +136,7 @@ async def test_placed_during_a_pause() -> None:
     polling.put(1, polling.jobs[:1])
     polling.put(5, polling.jobs[1:])
     await asyncio.sleep(10)
-    assert polling.taken() == [(4, 0), (7, 1)]
+    assert polling.newly_sent() == [(4, 0), (7, 1)]
 
 
 async def test_paused_project() -> None:
@@ -148,16 +148,16 @@ async def test_paused_project() -> None:
     polling.put(0)
     polling.put(5, polling.jobs[:1])
     await asyncio.sleep(6)
-    assert [number for _, number in polling.taken()] == [3000]
+    assert [number for _, number in polling.newly_sent()] == [3000]
     assert polling.waiting() == 3000
     polling.queue.make_urgent(polling.jobs[1], clock())
-    assert polling.taken() == []
+    assert polling.newly_sent() == []
     await asyncio.sleep(40)
-    taken = polling.taken()
-    assert sorted(number for _, number in taken) == list(range(3000))
-    assert taken[0][0] >= 20
-    assert peak([at for at, _ in taken]) <= 330
-    assert next(at for at, number in taken if number == 1) <= 21
+    sent = polling.newly_sent()
+    assert sorted(number for _, number in sent) == list(range(3000))
+    assert sent[0][0] >= 20
+    assert peak([at for at, _ in sent]) <= 330
+    assert next(at for at, number in sent if number == 1) <= 21
     assert polling.waiting() == 0
 
 
@@ -172,7 +172,7 @@ async def test_refused_while_a_good_answer_came() -> None:
             polling.queue.pause(job.ref, 503, clock() + 60, clock() + 60, clock(), begins)
         polling.put(5)
         await asyncio.sleep(10)
-        assert [number for _, number in polling.taken()] == sent
+        assert [number for _, number in polling.newly_sent()] == sent
 
 
 async def test_closed() -> None:
@@ -184,4 +184,4 @@ async def test_closed() -> None:
     polling.queue.close()
     dispatches = polling.dispatches
     await asyncio.sleep(10)
-    assert (polling.taken(), polling.dispatches, polling.queue.has_backlog()) == ([], dispatches, False)
+    assert (polling.newly_sent(), polling.dispatches, polling.queue.has_backlog()) == ([], dispatches, False)

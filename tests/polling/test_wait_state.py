@@ -103,7 +103,7 @@ def test_unknown_status(caplog: pytest.LogCaptureFixture) -> None:
         warnings.check(AgentJob("job 1", "docs", status))
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
-    assert record.message == r"job docs~.job~201 has the unknown status paused\n\x07: taken as not ended"
+    assert record.message == r"job docs~.job~201 has the unknown status paused\n\x07: it counts as not ended"
 
 
 def test_flood_of_statuses(caplog: pytest.LogCaptureFixture) -> None:

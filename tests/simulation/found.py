@@ -29,7 +29,7 @@ FOUND: Final = {
     "the outcome of a create that a cancelled block cut was not recorded when it was cancelled once more": _case(
         Durable(1, 0.0, 0.0, waits=True), Fault("event", 162, "cancel"), Fault("event", 187, "cancel")
     ),
-    "a create that a batch of the same process sent was taken for unknown by durable jobs": Case(
+    "a create that a batch of the same process sent counted as unknown to durable jobs": Case(
         seed=3,
         programs=(
             Program(

@@ -182,7 +182,7 @@ class World:
                 raise ViolationError("World: everything waits for ever")
             self.now = max(self.now, when)
             for loop in self.loops:
-                loop.take_due()
+                loop.move_due()
             return self._next_loop()
         return ready[0] if len(ready) == 1 else self.random.choice(ready)
 
@@ -273,7 +273,7 @@ class Loop(asyncio.BaseEventLoop):
             heappop(self._scheduled)._scheduled = False
         return 0.0 if self._ready else self._scheduled[0]._when if self._scheduled else inf
 
-    def take_due(self) -> None:
+    def move_due(self) -> None:
         """Move the timers that are due to what is called next."""
         while self._scheduled and self._scheduled[0]._when <= self.world.now:
             handle = heappop(self._scheduled)

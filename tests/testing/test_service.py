@@ -186,7 +186,7 @@ def test_read_limit() -> None:
 def test_window_slides() -> None:
     """A create is allowed again when its span has passed; until then the seconds are rounded up."""
     window = RateWindow(2, per=10)
-    assert [window.take("docs", now) for now in (0.0, 1.5, 2.0, 10.0, 10.1)] == [None, None, 8, None, 2]
+    assert [window.count("docs", now) for now in (0.0, 1.5, 2.0, 10.0, 10.1)] == [None, None, 8, None, 2]
 
 
 def test_no_limit() -> None:
@@ -206,4 +206,4 @@ def test_no_limit() -> None:
 def test_projects_have_their_own_windows() -> None:
     """The creates of one project do not count for another."""
     window = RateWindow(1, per=3600)
-    assert [window.take("docs", 0.0), window.take("web", 0.0), window.take("docs", 0.0)] == [None, None, 3600]
+    assert [window.count("docs", 0.0), window.count("web", 0.0), window.count("docs", 0.0)] == [None, None, 3600]

@@ -210,7 +210,7 @@ async def test_in_another_thread() -> None:
 
 def test_signal_without_a_handler() -> None:
     """A signal that had no handler ends the process as before, but after the draining of all its sessions."""
-    for program, words in ((KILLED, "take it up again by its token"), (TWO, "job_")):
+    for program, words in ((KILLED, "wait for it again by its token"), (TWO, "job_")):
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)  # noqa: S603 - our own program
         assert words in done.stdout
         assert done.returncode == -signal.SIGTERM
@@ -249,7 +249,7 @@ def test_hangup() -> None:
     """SIGHUP drains as SIGTERM does; where it is ignored, as under nohup, it stays so."""
     done = subprocess.run([sys.executable, "-c", HUNG_UP], capture_output=True, text=True, check=False)  # noqa: S603 - our own program
     assert (done.returncode, done.stderr) == (-signal.SIGHUP, "")
-    assert "take it up again by its token" in done.stdout
+    assert "wait for it again by its token" in done.stdout
     done = subprocess.run([sys.executable, "-c", IGNORANT], capture_output=True, text=True, check=False)  # noqa: S603 - our own program
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("1 _Handler(")
@@ -259,7 +259,7 @@ def test_as_process_1() -> None:
     """Process 1 of a container, which no own signal ends, ends after the draining with the exit code of the signal."""
     done = run_first(sys.executable, "-c", KILLED)
     assert (done.returncode, done.stderr) == (143, "")
-    assert "take it up again by its token" in done.stdout
+    assert "wait for it again by its token" in done.stdout
 
 
 async def test_arguments() -> None:

@@ -85,7 +85,7 @@ KINDS: dict[str, Kind] = {
     "refuse": Kind(
         amount=Amount("for", 1.0),
         refuses=True,
-        help="Takes no request: when its turn comes, the listener closes for that many seconds and open connections "
+        help="Needs no request: when its turn comes, the listener closes for that many seconds and open connections "
         "are broken.",
     ),
     "reset": Kind(

@@ -42,7 +42,7 @@ class RunningPlan:
         self._steps = plan.steps
         self.wanted: Wanted = (project_id, job_id, prompt)
         self._step = 0
-        self._taken = 0
+        self._popped = 0
 
     @property
     def current(self) -> Fault | None:
@@ -53,28 +53,28 @@ class RunningPlan:
         """Return whether a step is a refusal."""
         return any(kind_of(fault.kind).refuses for fault in self._steps)
 
-    def take(self, operation: str | None) -> Fault | None:
+    def pop(self, operation: str | None) -> Fault | None:
         """Return the fault for a request that it is for, and count the request; `None` if no fault applies to it."""
         fault = self.current
         if fault is None or kind_of(fault.kind).refuses or fault.on not in (None, operation):
             return None
         return self._count(fault)
 
-    def take_refusal(self) -> Fault | None:
+    def pop_refusal(self) -> Fault | None:
         """Return the refusal that is the current step, and count it."""
         fault = self.current
         return self._count(fault) if fault is not None and kind_of(fault.kind).refuses else None
 
     def _count(self, fault: Fault) -> Fault:
-        self._taken += 1
-        if self._taken == fault.times:
+        self._popped += 1
+        if self._popped == fault.times:
             self._step += 1
-            self._taken = 0
+            self._popped = 0
         return fault
 
 
 class Plans:
-    """All running plans; the first that applies to a request holds.
+    """All running plans; the first that applies to a request counts.
 
     A request looks only at the plans for its own project, job and prompt, however many others run.
     """
@@ -94,20 +94,20 @@ class Plans:
             if plan.may_refuse():
                 self._refusing[number] = plan
 
-    def take(self, subject: Subject) -> Fault | None:
+    def pop(self, subject: Subject) -> Fault | None:
         """Return the fault for a request."""
         met = product(*({None, value} for value in (subject.project_id, subject.job_id, subject.prompt)))
         applying = (self._running[wanted].items() for wanted in met if wanted in self._running)
         for number, plan in merge(*applying, key=itemgetter(0)):
-            if (fault := plan.take(subject.operation)) is not None:
+            if (fault := plan.pop(subject.operation)) is not None:
                 self._forget_if_ended(number, plan)
                 return fault
         return None
 
-    def take_refusal(self) -> Fault | None:
+    def pop_refusal(self) -> Fault | None:
         """Return the refusal that is the current step, and count it."""
         for number, plan in self._refusing.items():
-            if (fault := plan.take_refusal()) is not None:
+            if (fault := plan.pop_refusal()) is not None:
                 self._forget_if_ended(number, plan)
                 return fault
         return None

@@ -19,7 +19,7 @@ def plans(*running: RunningPlan) -> Plans:
 
 
 def kinds(plans: Plans, *subjects: Subject) -> list[str | None]:
-    return [fault.kind if fault else None for fault in map(plans.take, subjects)]
+    return [fault.kind if fault else None for fault in map(plans.pop, subjects)]
 
 
 def test_steps_follow_each_other() -> None:
@@ -49,12 +49,12 @@ def test_request_without_a_project() -> None:
 
 
 def test_refusals_take_no_request() -> None:
-    """A refusal takes no request, and is due when its turn comes."""
+    """A refusal needs no request, and is due when its turn comes."""
     all_plans = plans(running("500 then refuse for=3"))
-    assert all_plans.take_refusal() is None
+    assert all_plans.pop_refusal() is None
     assert kinds(all_plans, GET, GET) == ["500", None]
-    assert all_plans.take_refusal() == Fault.parse("refuse for=3")
-    assert all_plans.take_refusal() is None
+    assert all_plans.pop_refusal() == Fault.parse("refuse for=3")
+    assert all_plans.pop_refusal() is None
 
 
 def test_first_plan_that_fits() -> None:
@@ -66,6 +66,6 @@ def test_first_plan_that_fits() -> None:
         running("503", project_id="docs"),
     )
     assert kinds(all_plans, *[GET] * 4) == ["501", "502", "503", None]
-    assert all_plans.take_refusal() == Fault("refuse")
-    assert all_plans.take_refusal() is None
+    assert all_plans.pop_refusal() == Fault("refuse")
+    assert all_plans.pop_refusal() is None
     assert kinds(all_plans, GET, GET) == ["504", None]
