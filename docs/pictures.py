@@ -40,16 +40,16 @@ ITEMS = 240
 RUN_SECONDS = 60
 SCRIPTS = RandomScripts(failed=0.06, archived=0.02, seed=3)
 SPEEDS = {"terminal": 12, "report": 60}  # jobs of 1 to 5 minutes take 5 to 25 s: as many are active as a terminal shows
-COMMAND = "run --file tasks.jsonl --journal run.db --create-rate 2/s --yes"
+COMMAND = "run --file prompts.jsonl --journal run.db --create-rate 2/s --yes"
 FONT = 'ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace'
-TASKS = ("Document the endpoint", "Fix the broken links of page", "Raise the test coverage of module")
+PROMPTS = ("Document the endpoint", "Fix the broken links of page", "Raise the test coverage of module")
 PROJECTS = ("docs", "billing", "search")
 
 
 def screen(directory: Path) -> str:
     """Return the last view of a run that Ctrl-C ended after `RUN_SECONDS`, with its colours as escape sequences."""
-    tasks = [{"key": f"page-{n}", "prompt": f"Document page {n}"} for n in range(1, ITEMS + 1)]
-    (directory / "tasks.jsonl").write_text("\n".join(map(json.dumps, tasks)), encoding="utf-8")
+    prompts = [{"key": f"page-{n}", "prompt": f"Document page {n}"} for n in range(1, ITEMS + 1)]
+    (directory / "prompts.jsonl").write_text("\n".join(map(json.dumps, prompts)), encoding="utf-8")
     with Emulator.in_thread(script=SCRIPTS, speed=SPEEDS["terminal"]) as emulator:
         emulator.call(emulator.inject("500", prompt="Document page 42"))
         written = terminal_output(directory, {**os.environ, **emulator.environment("docs"), "TERM": "xterm-256color"})
@@ -97,7 +97,7 @@ def svg(shown: str) -> str:
 
 async def run(journal: Journal) -> None:
     """Run items; some fail, some are rejected, some are unknown."""
-    items = [BatchItem(f"page-{n}", f"{TASKS[n % 3]} {n}", PROJECTS[n % 3]) for n in range(1, ITEMS + 1)]
+    items = [BatchItem(f"page-{n}", f"{PROMPTS[n % 3]} {n}", PROJECTS[n % 3]) for n in range(1, ITEMS + 1)]
     async with Emulator(script=SCRIPTS, speed=SPEEDS["report"]) as emulator:
         for item in items[20::60]:
             await emulator.inject("500", prompt=item.prompt)

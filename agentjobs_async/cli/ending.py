@@ -11,7 +11,7 @@ from agentjobs_async import JobRef, JournalError, NotFoundError
 from agentjobs_async.batch import Journal, State
 from agentjobs_async.batch.states import FAILED, open_in
 from agentjobs_async.cli._input.own_journals import count_of_retried
-from agentjobs_async.cli._input.tasks import Refusal
+from agentjobs_async.cli._input.prompts import InvalidPrompt
 from agentjobs_async.cli._output.hints import (
     resume_command,
     show_advice,
@@ -62,21 +62,21 @@ class Ending:
     is_own: bool
     as_json: bool
 
-    async def show(self, refusals: Sequence[Refusal], fault: Exception | None) -> int:
+    async def show(self, invalid: Sequence[InvalidPrompt], fault: Exception | None) -> int:
         """Show what the journal holds, and return the exit code.
 
         Args:
-            refusals: The tasks that were refused before they were planned.
+            invalid: The prompts that were refused before they were planned.
             fault: What ended the run early; `None` for nothing.
 
         Raises:
             Exception: `fault`, after all is shown.
         """
-        counts, retried = await self._show_journal(refusals)
-        if refusals:  # shown before the first create, perhaps thousands of lines above
-            self.context.screen.notice(f"{len(refusals):,} refused, and not in the journal: see the beginning.")
+        counts, retried = await self._show_journal(invalid)
+        if invalid:  # shown before the first create, perhaps thousands of lines above
+            self.context.screen.notice(f"{len(invalid):,} refused, and not in the journal: see the beginning.")
         outcomes = outcomes_of(counts or {}, self.display.timed_out.values())
-        outcomes[Outcome.REFUSED] += len(refusals)
+        outcomes[Outcome.REFUSED] += len(invalid)
         open_anyway = [Outcome.ACTIVE] if counts is None or retried else []
         code = exit_code([*open_anyway, *+outcomes], fault or self.display.refused)
         stopped_with = None if names_unrecorded(fault) else self.context.interruption.exit_code
@@ -94,7 +94,7 @@ class Ending:
         if self._outlives_the_command and self.journal._opened.is_at_location:
             self.context.screen.write_unbuffered(f"Resume with: {self._resume_command()}")
 
-    async def _show_journal(self, refusals: Sequence[Refusal]) -> tuple[Mapping[State, int] | None, int]:
+    async def _show_journal(self, invalid: Sequence[InvalidPrompt]) -> tuple[Mapping[State, int] | None, int]:
         """Show all but the summary.
 
         Return the counts of the journal, `None` if it can't be read, and how many failed items this command, given
@@ -111,7 +111,7 @@ class Ending:
                 self._offer("When the journal can be read again, resume with:")
             return None, 0
         # An empty one that was there before may be a copy without its log: `tally` says so.
-        words = tally(counts) if any(counts.values()) or not refusals else "Nothing was planned."
+        words = tally(counts) if any(counts.values()) or not invalid else "Nothing was planned."
         await self._show_results(words)
         lasts = self._outlives_the_command or not self.is_own
         show_unknown(self.context.screen, unknown, self.journal.address if lasts else None)

@@ -31,8 +31,8 @@ from agentjobs_async.cli._input.options import (
     project_option,
     service_options,
 )
+from agentjobs_async.cli._input.prompts import Prompts, show_all_invalid
 from agentjobs_async.cli._input.service import Service, check_service
-from agentjobs_async.cli._input.tasks import Tasks, show_refused
 from agentjobs_async.cli._output.lines import ItemLines, JsonLines
 from agentjobs_async.cli._output.logs import LogLines
 from agentjobs_async.cli._output.outcomes import ExitCode, exit_code
@@ -89,25 +89,25 @@ _LONGEST_REASON: Final = 200  # characters
     show_default=True,
     help="Items in a chunk, which one worker takes.",
 )
-def submit(tasks: Tasks, journal: str, project_id: str | None, limits: Mapping[str, Any], chunk: int) -> int:
+def submit(prompts: Prompts, journal: str, project_id: str | None, limits: Mapping[str, Any], chunk: int) -> int:
     """Plan an item for each PROMPT, and hand them to the workers that use the same journal.
 
     Submitting the same again continues where a submission was cut off. The limits apply to all workers, at once.
     """
-    return run_action(lambda context: _submit(context, tasks, journal, limits, project_id=project_id, chunk=chunk))
+    return run_action(lambda context: _submit(context, prompts, journal, limits, project_id=project_id, chunk=chunk))
 
 
 async def _submit(
-    context: Context, tasks: Tasks, address: str, changes: Mapping[str, Any], *, project_id: str | None, chunk: int
+    context: Context, prompts: Prompts, address: str, changes: Mapping[str, Any], *, project_id: str | None, chunk: int
 ) -> int:
     async with _shared(address) as journal:
         limits = await changed_limits(journal, changes)
-        refused = await submit_items(tasks.items, journal=journal, project_id=project_id, chunk=chunk)
-    refusals = show_refused(context.screen, tasks, refused)
+        invalid_items = await submit_items(prompts.items, journal=journal, project_id=project_id, chunk=chunk)
+    invalid = show_all_invalid(context.screen, prompts, invalid_items)
     context.screen.notice(
-        f"{len(tasks.items) - len(refused):,} submitted, {len(refusals):,} refused; {_limits_text(limits)}."
+        f"{len(prompts.items) - len(invalid_items):,} submitted, {len(invalid):,} refused; {_limits_text(limits)}."
     )
-    return ExitCode.FAILED if refusals else ExitCode.COMPLETED
+    return ExitCode.FAILED if invalid else ExitCode.COMPLETED
 
 
 @command(

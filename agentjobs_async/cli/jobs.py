@@ -23,8 +23,8 @@ from agentjobs_async import (
 )
 from agentjobs_async._text import shown_status
 from agentjobs_async.cli._input.options import JSON_OPTION, service_options, timeout_option
+from agentjobs_async.cli._input.prompts import checked_prompts
 from agentjobs_async.cli._input.service import DEFAULT_TIMEOUT, Service
-from agentjobs_async.cli._input.tasks import checked_prompts
 from agentjobs_async.cli._output.columns import shortened
 from agentjobs_async.cli._output.hints import show_advice, show_jobs
 from agentjobs_async.cli._output.lines import JobLines, JsonLines, Lines

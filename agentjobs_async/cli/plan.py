@@ -25,8 +25,8 @@ from agentjobs_async.cli._input.options import (
     project_option,
     tries_options,
 )
+from agentjobs_async.cli._input.prompts import InvalidPrompt, Prompts, show_invalid, show_repeats
 from agentjobs_async.cli._input.service import EMULATED_PROJECT, NO_PROJECT
-from agentjobs_async.cli._input.tasks import Refusal, Tasks, show_refusal, show_repeats
 from agentjobs_async.cli._output.columns import columns_of, cut_at_a_word, cut_in_the_middle, in_words
 from agentjobs_async.cli._output.outcomes import ExitCode
 from agentjobs_async.cli._output.screen import Screen
@@ -35,7 +35,7 @@ from agentjobs_async.cli.help import command, journal_exit_codes
 from agentjobs_async.cli.process import Context, run_action
 from agentjobs_async.session import EMULATOR
 
-_MOST_REFUSALS: Final = 10  # lines
+_MOST_INVALID: Final = 10  # lines
 _MOST_PROMPTS: Final = 3  # lines
 _PROMPT_COLUMNS: Final = 60  # beside a key, in a terminal of 80
 _HOUR: Final = 3600.0  # seconds
@@ -56,12 +56,12 @@ _HOUR: Final = 3600.0  # seconds
     "--minutes", metavar="N", type=FiniteNumber(min=0, min_open=True), help="What each job is expected to take."
 )
 @click.option("--price", metavar="N", type=FiniteNumber(min=0), help="What each job is expected to cost.")
-def plan(tasks: Tasks, journal: str | None, limits: Mapping[str, Any], **how: Any) -> int:
+def plan(prompts: Prompts, journal: str | None, limits: Mapping[str, Any], **how: Any) -> int:
     """Show what agentjobs run would send for the same prompts, and what it would refuse, without sending anything.
 
     The duration follows from --create-rate; with --minutes, from --max-active as well.
     """
-    return run_action(lambda context: _show_plan(context, tasks, journal, limits, **how))
+    return run_action(lambda context: _show_plan(context, prompts, journal, limits, **how))
 
 
 @frozen
@@ -70,41 +70,41 @@ class Sending:
 
     Attributes:
         items: The items of the journal and of the input that it would send.
-        refusals: The tasks that it would refuse.
+        invalid: The prompts that it would refuse.
         kept: The limits that the journal keeps.
     """
 
     items: Sequence[BatchItem]
-    refusals: Sequence[Refusal]
+    invalid: Sequence[InvalidPrompt]
     kept: FleetLimits
 
 
 async def sending_of(
-    tasks: Tasks,
+    prompts: Prompts,
     journal: str | None,
     *,
     project_id: str | None,
     limit: int | None,
     max_tries: int | None,
 ) -> Sending:
-    """Return what a run of these tasks would send: what is planned, what is new, then what is tried again.
+    """Return what a run of these prompts would send: what is planned, what is new, then what is tried again.
 
     Args:
-        tasks: The tasks.
+        prompts: The prompts.
         journal: The file or URL of the journal; `None` for none.
-        project_id: The project of tasks that name none; `None` takes that of the emulator where the journal is its.
+        project_id: The project of prompts that name none; `None` takes that of the emulator where the journal is its.
         limit: The number of items to start; `None` for all.
         max_tries: Failed and rejected items that had fewer tries are sent again; `None` for any number.
 
     Raises:
-        InvalidInputError: There is a journal, and a task has no project.
+        InvalidInputError: There is a journal, and a prompt has no project.
     """
     opened = None if journal is None else Journal.open(journal, read_only=True)
     planned: list[BatchItem] = []
     retried: list[BatchItem] = []
     known: set[str] = set()
     if opened is None or not (opened.is_shared or Path(opened.address).exists()):  # noqa: ASYNC240 - one look at a name
-        refused, kept = check_items(tasks.items)[1], FleetLimits()
+        invalid, kept = check_items(prompts.items)[1], FleetLimits()
     else:
         async with opened:
             opened._opened.check_not_moved()
@@ -118,18 +118,18 @@ async def sending_of(
                     retried.append(row.item)
             if project_id is None and await opened._store.service() == EMULATOR:
                 project_id = EMULATED_PROJECT
-            if project_id is None and any(item.project_id is None for item in tasks.items):
+            if project_id is None and any(item.project_id is None for item in prompts.items):
                 raise InvalidInputError(NO_PROJECT)
-            refused, kept = await opened.check(tasks.items, project_id=project_id), await opened.limits()
-    refused_keys = {item.key for item, _ in refused}
-    new = [item for item in tasks.items if item.key not in known and item.key not in refused_keys]
-    refusals = [*tasks.refusals, *(Refusal(item.key, str(why)) for item, why in refused)]
-    return Sending([*planned, *new, *retried][:limit], refusals, kept)
+            invalid, kept = await opened.check(prompts.items, project_id=project_id), await opened.limits()
+    invalid_keys = {item.key for item, _ in invalid}
+    new = [item for item in prompts.items if item.key not in known and item.key not in invalid_keys]
+    all_invalid = [*prompts.invalid, *(InvalidPrompt(item.key, str(why)) for item, why in invalid)]
+    return Sending([*planned, *new, *retried][:limit], all_invalid, kept)
 
 
 async def _show_plan(
     context: Context,
-    tasks: Tasks,
+    prompts: Prompts,
     journal: str | None,
     limits: Mapping[str, Any],
     *,
@@ -138,14 +138,14 @@ async def _show_plan(
     **what: Any,
 ) -> int:
     """Show what a run would send, and what it would refuse and why."""
-    sending = await sending_of(tasks, journal, **what)
-    show_sending(context.screen, tasks, sending, limits, minutes=minutes, price=price)
-    return ExitCode.FAILED if sending.refusals else ExitCode.COMPLETED
+    sending = await sending_of(prompts, journal, **what)
+    show_sending(context.screen, prompts, sending, limits, minutes=minutes, price=price)
+    return ExitCode.FAILED if sending.invalid else ExitCode.COMPLETED
 
 
 def show_sending(
     screen: Screen,
-    tasks: Tasks,
+    prompts: Prompts,
     sending: Sending,
     limits: Mapping[str, Any],
     *,
@@ -156,21 +156,21 @@ def show_sending(
 
     Args:
         screen: The screen to write to.
-        tasks: The tasks.
+        prompts: The prompts.
         sending: What would be sent.
         limits: The limits that were given; the journal keeps the others.
         minutes: What each job is expected to take; `None` if that is not known.
         price: What each job costs; `None` if that is not known.
     """
-    items, refusals = sending.items, sending.refusals
-    for refusal in refusals[:_MOST_REFUSALS]:
-        show_refusal(screen, refusal)
-    if len(refusals) > _MOST_REFUSALS:
-        screen.notice(f"… and {len(refusals) - _MOST_REFUSALS:,} more are refused")
-    show_repeats(screen, tasks)
+    items, invalid = sending.items, sending.invalid
+    for prompt in invalid[:_MOST_INVALID]:
+        show_invalid(screen, prompt)
+    if len(invalid) > _MOST_INVALID:
+        screen.notice(f"… and {len(invalid) - _MOST_INVALID:,} more are refused")
+    show_repeats(screen, prompts)
     for item in items[:_MOST_PROMPTS]:
         _show_prompt(screen, item)
-    screen.line(f"{len(items):,} would be sent, {len(refusals):,} refused.")
+    screen.line(f"{len(items):,} would be sent, {len(invalid):,} refused.")
     if items:
         in_effect = in_force(sending.kept, limits)
         _show_duration(screen, in_effect, items, minutes)

@@ -33,9 +33,9 @@ from agentjobs_async.cli._input.options import (
     service_options,
     tries_options,
 )
+from agentjobs_async.cli._input.prompts import InvalidPrompt, Prompts, show_all_invalid
 from agentjobs_async.cli._input.questions import can_ask, confirmed
 from agentjobs_async.cli._input.service import Service, check_service
-from agentjobs_async.cli._input.tasks import Refusal, Tasks, show_refused
 from agentjobs_async.cli._output.columns import shortened
 from agentjobs_async.cli._output.hints import show_lost_jobs
 from agentjobs_async.cli._output.lines import ItemLines, JobLines, JsonLines
@@ -93,7 +93,7 @@ def _run_options(command: Callable[..., int]) -> Any:
 @click.option("--journal", metavar="FILE|URL", type=TEXT, help="Record there what is sent and how it ends.")
 @YES_OPTION
 @_run_options
-def run(tasks: Tasks, journal: str | None, *, is_confirmed: bool, **how: Any) -> int:
+def run(prompts: Prompts, journal: str | None, *, is_confirmed: bool, **how: Any) -> int:
     """Create a job for each PROMPT and wait for all of them; one that fails leaves the others alone.
 
     A line of the file is a prompt, or a JSON object with a prompt and, optionally, a key and a project. --prompt makes
@@ -105,19 +105,19 @@ def run(tasks: Tasks, journal: str | None, *, is_confirmed: bool, **how: Any) ->
     """
     plan = {name: how[name] for name in ("limits", "limit", "max_tries")}
     plan["project_id"] = how["service"].default_project
-    if not is_confirmed and (code := _asked(tasks, journal, **plan)):
+    if not is_confirmed and (code := _asked(prompts, journal, **plan)):
         return code
-    return run_action(lambda context: _run(context, tasks, journal, **how))
+    return run_action(lambda context: _run(context, prompts, journal, **how))
 
 
-def _asked(tasks: Tasks, journal: str | None, limits: Mapping[str, Any], **what: Any) -> int:
+def _asked(prompts: Prompts, journal: str | None, limits: Mapping[str, Any], **what: Any) -> int:
     """Ask whether to start what looks like a mistake or is a lot; return an exit code other than 0 for a fault.
 
     Raises:
-        InvalidInputError: The tasks are not to be started.
+        InvalidInputError: The prompts are not to be started.
     """
-    if tasks.lone_words:  # which forgotten quotes look like
-        words = f"{tasks.lone_words} prompts of one word each would start {tasks.lone_words} agents"
+    if prompts.lone_words:  # which forgotten quotes look like
+        words = f"{prompts.lone_words} prompts of one word each would start {prompts.lone_words} agents"
         if not confirmed(f"{words}. Start them?"):
             raise InvalidInputError(f"{words}: put a prompt of several words in quotes, or say --yes")
     if not can_ask():
@@ -126,10 +126,10 @@ def _asked(tasks: Tasks, journal: str | None, limits: Mapping[str, Any], **what:
 
     async def show(context: Context) -> int:
         nonlocal is_large
-        sending = await sending_of(tasks, journal, **what)
+        sending = await sending_of(prompts, journal, **what)
         is_large = len(sending.items) > _MOST_UNASKED
         if is_large:
-            show_sending(context.screen, tasks, sending, limits)
+            show_sending(context.screen, prompts, sending, limits)
         return ExitCode.COMPLETED
 
     code = run_action(show)
@@ -147,12 +147,12 @@ def resume(journal: str, **how: Any) -> int:
     What was planned is sent, what is active is waited for. What was being sent when that run ended is unknown: it is
     listed, and not sent again; see agentjobs resolve.
     """
-    return run_action(lambda context: _run(context, Tasks((), ()), journal, **how))
+    return run_action(lambda context: _run(context, Prompts((), ()), journal, **how))
 
 
 async def _run(
     context: Context,
-    tasks: Tasks,
+    prompts: Prompts,
     journal: str | None,
     *,
     service: Service,
@@ -163,11 +163,11 @@ async def _run(
     other_service: bool,
     **settings: Any,
 ) -> int:
-    """Plan the tasks and run the journal to its end; `settings` are those of `run_batch`.
+    """Plan the prompts and run the journal to its end; `settings` are those of `run_batch`.
 
     The session is made before the journal is opened: invalid options leave no file.
     """
-    if any(item.project_id is None for item in tasks.items):
+    if any(item.project_id is None for item in prompts.items):
         service.creating()
     screen = context.screen
     async with AsyncExitStack() as stack:
@@ -190,7 +190,7 @@ async def _run(
         if report_file is not None:  # whatever ends the run, and before the journal is closed
             stack.push_async_callback(report_file.write_at_the_end, opened, screen)
         open_run = _Run(context, session, opened, display, ending, settings)
-        return await open_run.to_the_end(await open_run.plan(tasks))
+        return await open_run.to_the_end(await open_run.plan(prompts))
 
 
 async def _show_lost_jobs(screen: Screen, service: Service, journal: Journal) -> None:
@@ -226,31 +226,31 @@ class _Run:
     ending: Ending
     settings: Mapping[str, Any]
 
-    async def plan(self, tasks: Tasks) -> list[Refusal]:
-        """Plan the tasks; show and return those that are refused."""
+    async def plan(self, prompts: Prompts) -> list[InvalidPrompt]:
+        """Plan the prompts; show and return those that are refused."""
         try:
-            refused = await _planned(
-                self.context.screen, self.journal, tasks.items, self.session.project_id, keeps=not self.ending.is_own
+            invalid = await _planned(
+                self.context.screen, self.journal, prompts.items, self.session.project_id, keeps=not self.ending.is_own
             )
         except asyncio.CancelledError:
             if self.ending.is_own:  # nothing was sent, and the same command plans all of them again
                 own_journals.remove(self.journal.address)
             raise
-        return show_refused(self.context.screen, tasks, refused)
+        return show_all_invalid(self.context.screen, prompts, invalid)
 
-    async def to_the_end(self, refusals: Sequence[Refusal]) -> int:
+    async def to_the_end(self, invalid: Sequence[InvalidPrompt]) -> int:
         """Run the journal to its end, and return the exit code."""
         if self.ending.max_tries != 1:
             await self.journal.retry(where=Where(states=FAILED), max_tries=self.ending.max_tries)
         if self.ending.as_json:  # people have read them already
-            for refusal in refusals:
-                self.ending.lines.end(Result(None, Outcome.REFUSED, refusal.key, error=refusal.words))
+            for prompt in invalid:
+                self.ending.lines.end(Result(None, Outcome.REFUSED, prompt.key, error=prompt.words))
         fault: Exception | None = None
         try:
             await self._take_results()
         except Exception as error:  # noqa: BLE001 - whatever it is, what the journal holds is shown before
             fault = error
-        return await self.ending.show(refusals, fault)
+        return await self.ending.show(invalid, fault)
 
     async def _take_results(self) -> None:
         async with run_batch(self.session, (), journal=self.journal, **self.settings) as batch:
@@ -273,7 +273,7 @@ class _Run:
 async def _planned(
     screen: Screen, journal: Journal, items: Sequence[BatchItem], project_id: str | None, *, keeps: bool
 ) -> InvalidItems:
-    """Plan all items and return the refused ones; show the progress, in a log every 5 s.
+    """Plan all items and return the invalid ones; show the progress, in a log every 5 s.
 
     Args:
         screen: The screen to write to.
@@ -286,17 +286,17 @@ async def _planned(
         CancelledError: A signal stopped it; the screen shows how many items are planned.
     """
     progress = _Progress(screen, len(items))
-    refused: InvalidItems = []
+    invalid: InvalidItems = []
     try:
         async with screen.live_view(progress.lines):
             for at in range(0, len(items), _AT_ONCE):
-                refused += await journal.add(items[at : at + _AT_ONCE], project_id=project_id)
+                invalid += await journal.add(items[at : at + _AT_ONCE], project_id=project_id)
                 progress.came_to(min(at + _AT_ONCE, len(items)))
     except asyncio.CancelledError:
         kept = f"at least {progress.words}. The same command again plans the rest and continues"
         screen.notice(f"Nothing was sent; {kept if keeps else 'no journal is kept'}.")
         raise
-    return refused
+    return invalid
 
 
 class _Progress:

@@ -29,15 +29,15 @@ def unexpected(expected: Mapping[K, object], found_of: Callable[[K], object]) ->
     return {given: found for given, wanted in expected.items() if (found := found_of(given)) != wanted}
 
 
-def taken(refusals: Mapping[K, str], call: Callable[[K], object]) -> dict[K, str]:
-    """Return the rows that the call does not refuse in the words of the row, with what it tells of each."""
-    told = dict.fromkeys(refusals, "not refused")
-    for row in told:
+def accepted(expected: Mapping[K, str], call: Callable[[K], object]) -> dict[K, str]:
+    """Return the rows that the call does not refuse in the words expected, with the error of each."""
+    errors = dict.fromkeys(expected, "no error")
+    for row in errors:
         try:
             call(row)
         except InvalidInputError as error:
-            told[row] = str(error)
-    return {row: error for row, error in told.items() if refusals[row] not in error}
+            errors[row] = str(error)
+    return {row: error for row, error in errors.items() if expected[row] not in error}
 
 
 def plan(db: str, *items: BatchItem) -> None:
@@ -50,5 +50,5 @@ def plan(db: str, *items: BatchItem) -> None:
     asyncio.run(make())
 
 
-def run(tasks: Path, db: str, *more: str) -> int:
-    return main(["run", "--file", str(tasks), "--journal", db, "--create-rate", "none", *more])
+def run(prompts: Path, db: str, *more: str) -> int:
+    return main(["run", "--file", str(prompts), "--journal", db, "--create-rate", "none", *more])

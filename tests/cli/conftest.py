@@ -28,9 +28,9 @@ def db(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def tasks(tmp_path: Path) -> Path:
-    """A file of three tasks."""
-    file = tmp_path / "tasks.jsonl"
+def prompts(tmp_path: Path) -> Path:
+    """A file of three prompts."""
+    file = tmp_path / "prompts.jsonl"
     file.write_text("".join(json.dumps({"key": f"k{n}", "prompt": f"p{n}"}) + "\n" for n in range(3)))
     return file
 

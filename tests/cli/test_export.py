@@ -44,9 +44,9 @@ def test_columns_of_the_input(service: EmulatorThread, tmp_path: Path, capsys: C
 
 def test_forms(service: EmulatorThread, tmp_path: Path, capsys: Captured, db: str) -> None:
     """The suffix of the file decides the format; standard output gets CSV."""
-    tasks, out = tmp_path / "tasks.jsonl", tmp_path / "out.jsonl"
-    tasks.write_text('{"key": "a", "prompt": "one", "project": null}\n{"prompt": "two"}\n')
-    assert main(["run", "--file", str(tasks), "--journal", db]) == 0
+    prompts, out = tmp_path / "prompts.jsonl", tmp_path / "out.jsonl"
+    prompts.write_text('{"key": "a", "prompt": "one", "project": null}\n{"prompt": "two"}\n')
+    assert main(["run", "--file", str(prompts), "--journal", db]) == 0
     assert main(["export", db, "--out", str(out)]) == 0
     assert "2 lines written" in capsys.readouterr().err
     assert [(line["key"], line["prompt"]) for line in map(json.loads, out.read_text().splitlines())] == [
@@ -62,9 +62,9 @@ def test_fields_named_as_columns(service: EmulatorThread, tmp_path: Path, capsys
     """Whatever the fields of a context are called, each is in every file of items; events have them as an object."""
     fields = {"key": "a", "context.key": "b", "context.context.key": "c", "owner": 7}
     columns = {"context.key": "a", "context.context.key": "b", "context.context.context.key": "c", "owner": 7}
-    (tmp_path / "tasks.jsonl").write_text(json.dumps({"title": "One", **fields}))
+    (tmp_path / "prompts.jsonl").write_text(json.dumps({"title": "One", **fields}))
     text = str(tmp_path / "out.csv")
-    arguments = ["--file", str(tmp_path / "tasks.jsonl"), "--prompt", "{title}", "--journal", db, "--json"]
+    arguments = ["--file", str(tmp_path / "prompts.jsonl"), "--prompt", "{title}", "--journal", db, "--json"]
     assert main(["run", *arguments]) == 0
     ended = [event for event in map(json.loads, capsys.readouterr().out.splitlines()) if event["event"] == "ended"]
     assert [event["context"] for event in ended] == [fields]
@@ -77,12 +77,12 @@ def test_fields_named_as_columns(service: EmulatorThread, tmp_path: Path, capsys
     assert service.emulator.agents_started.total() == 1
 
 
-def test_beside_a_run(service: EmulatorThread, tasks: Path, tmp_path: Path, db: str) -> None:
+def test_beside_a_run(service: EmulatorThread, prompts: Path, tmp_path: Path, db: str) -> None:
     """While a run is at work on a file, its items are written as they stand; the run takes no notice."""
     service.live(duration=3600)
     service.live("failed", prompt="p1")
     out = tmp_path / "results.csv"
-    with Child("run", "--file", str(tasks), "--journal", db, env=service.environment) as child:
+    with Child("run", "--file", str(prompts), "--journal", db, env=service.environment) as child:
         child.until("k1 failed")
         service.wait_for_polls(3)
         for _ in range(2):

@@ -27,8 +27,8 @@ def url(database: str) -> str:
     return make_url(database).set(password=SECRET).render_as_string(hide_password=False)
 
 
-def submit(url: str, tasks: Path, *more: str) -> int:
-    return main(["submit", "--file", str(tasks), "--journal", url, "--project", "docs", *more])
+def submit(url: str, prompts: Path, *more: str) -> int:
+    return main(["submit", "--file", str(prompts), "--journal", url, "--project", "docs", *more])
 
 
 def state_of(url: str, key: str) -> Any:
@@ -36,11 +36,11 @@ def state_of(url: str, key: str) -> Any:
 
 
 def test_submit_and_work(
-    service: EmulatorThread, tasks: Path, url: str, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+    service: EmulatorThread, prompts: Path, url: str, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     """What is submitted is worked off by a worker, which tells each end, and ends with the code of the signal."""
     monkeypatch.setenv("AGENTJOBS_JOURNAL", url)  # so that no password is among the arguments
-    assert main(["submit", "--file", str(tasks), "--max-active", "2", "--create-rate", "100/s"]) == 0
+    assert main(["submit", "--file", str(prompts), "--max-active", "2", "--create-rate", "100/s"]) == 0
     told = capsys.readouterr().err
     limits = "at most 2 active over all workers, at most 100 creates of each project in any span of 1 s"
     assert told == f"3 submitted, 0 refused; {limits}.\n"
@@ -57,27 +57,27 @@ def test_submit_and_work(
     assert "3 completed" in capsys.readouterr().out
 
 
-def test_refusals_and_limits(tasks: Path, url: str, capsys: Captured) -> None:
-    """Refused tasks are told, and limits stay as they are until others are given."""
-    assert submit(url, tasks, "--max-active", "5") == 0
-    tasks.write_text(
+def test_invalid_prompts_and_limits(prompts: Path, url: str, capsys: Captured) -> None:
+    """Prompts that are not planned are shown, and limits stay as they are until others are given."""
+    assert submit(url, prompts, "--max-active", "5") == 0
+    prompts.write_text(
         '{"key": "k0", "prompt": "another"}\n{"key": "bad", "prompt": " "}\n{"key": "k3", "prompt": "x"}\n'
     )
     capsys.readouterr()
-    assert submit(url, tasks, "--create-rate", "10/m") == 1
+    assert submit(url, prompts, "--create-rate", "10/m") == 1
     told = capsys.readouterr().err
     assert "k0 refused: the key 'k0' is that of another prompt" in told
     limits = "at most 5 active over all workers, at most 10 creates of each project in any span of 60 s"
     assert f"1 submitted, 2 refused; {limits}." in told
-    assert submit(url, tasks, "--create-rate", "none", "--max-active", "none", "--polls-per-second", "0.5") == 1
+    assert submit(url, prompts, "--create-rate", "none", "--max-active", "none", "--polls-per-second", "0.5") == 1
     told = capsys.readouterr().err
     assert "any number active over all workers, no limit of creates, at most 0.5 polls per second." in told
 
 
-def test_the_unknown_ones(service: EmulatorThread, tasks: Path, url: str, capsys: Captured) -> None:
+def test_the_unknown_ones(service: EmulatorThread, prompts: Path, url: str, capsys: Captured) -> None:
     """What nobody is sure of is settled on the command line, and a running worker takes it up by that."""
     service.inject("500 agent=no x1", prompt="p1")
-    assert submit(url, tasks, "--max-active", "1") == 0
+    assert submit(url, prompts, "--max-active", "1") == 0
     with Child("worker", "--journal", url, "--unknown-for", "0", env=service.environment) as worker:
         worker.until("k1 unknown").until("k0 completed").until("k2 completed")
         assert main(["resolve", "k1", "--journal", url, "--send-again"]) == 0
@@ -87,12 +87,12 @@ def test_the_unknown_ones(service: EmulatorThread, tasks: Path, url: str, capsys
     assert state_of(url, "k1") == [("completed",)]
 
 
-def test_until_done(service: EmulatorThread, tasks: Path, url: str, capsys: Captured) -> None:
+def test_until_done(service: EmulatorThread, prompts: Path, url: str, capsys: Captured) -> None:
     """With --until-done a worker ends when every item has ended, by whichever worker, with the exit code of all."""
     service.live("failed", prompt="p1")
     assert main(["worker", "--until-done", "--journal", url]) == 0
     assert "The journal holds no items." in capsys.readouterr().err
-    assert submit(url, tasks) == 0
+    assert submit(url, prompts) == 0
     assert main(["worker", "--until-done", "--journal", url]) == 1
     told = capsys.readouterr()
     assert "1 failed, 2 completed" in told.err
@@ -101,22 +101,22 @@ def test_until_done(service: EmulatorThread, tasks: Path, url: str, capsys: Capt
     assert service.emulator.agents_started == {"p0": 1, "p1": 1, "p2": 1}
 
 
-def test_run_and_resume(service: EmulatorThread, tasks: Path, url: str, capsys: Captured) -> None:
+def test_run_and_resume(service: EmulatorThread, prompts: Path, url: str, capsys: Captured) -> None:
     """One machine runs and resumes on a database as on a file; the command that goes on shows no password."""
-    assert main(["run", "--file", str(tasks), "--journal", url, "--limit", "1"]) == 4
+    assert main(["run", "--file", str(prompts), "--journal", url, "--limit", "1"]) == 4
     told = capsys.readouterr().err
     assert " resume 'postgresql+psycopg://postgres@" in told
     assert SECRET not in told
     assert main(["resume", "--journal", url]) == 0
-    assert main(["plan", "--file", str(tasks), "--journal", url, "--project", "docs"]) == 0
+    assert main(["plan", "--file", str(prompts), "--journal", url, "--project", "docs"]) == 0
     assert "0 would be sent" in capsys.readouterr().out
     assert service.emulator.agents_started.total() == 3
 
 
-def test_the_database_is_gone_for_a_while(service: EmulatorThread, tasks: Path, url: str) -> None:
+def test_the_database_is_gone_for_a_while(service: EmulatorThread, prompts: Path, url: str) -> None:
     """A worker whose database is gone says so in a line, in place of its libraries' warnings, and then goes on."""
     service.live(duration=3600)
-    assert submit(url, tasks) == 0
+    assert submit(url, prompts) == 0
     address = make_url(url)
     others = address.set(database="postgres")
     with Child("worker", "--journal", url, env=service.environment) as worker:
@@ -135,11 +135,11 @@ def test_the_database_is_gone_for_a_while(service: EmulatorThread, tasks: Path, 
     assert service.emulator.agents_started == {"p0": 1, "p1": 1, "p2": 1}
 
 
-def test_live_view(service: EmulatorThread, tasks: Path, url: str) -> None:
+def test_live_view(service: EmulatorThread, prompts: Path, url: str) -> None:
     """On a terminal a worker shows the items under way."""
     service.live(duration=3600)
     service.live("failed", prompt="p0")
-    assert submit(url, tasks) == 0
+    assert submit(url, prompts) == 0
     with Child("worker", "--journal", url, env=service.environment, terminal=True) as worker:
         service.wait_for_polls(3)  # until then two may be active that are not the last two
         worker.until("k0 \x1b[1;31mfailed").until("PULL REQUEST").until("2 active").send(signal.SIGINT)
@@ -148,9 +148,9 @@ def test_live_view(service: EmulatorThread, tasks: Path, url: str) -> None:
     assert state_of(url, "k1") == [("active",)]
 
 
-def test_a_worker_for_machines(service: EmulatorThread, tasks: Path, url: str) -> None:
+def test_a_worker_for_machines(service: EmulatorThread, prompts: Path, url: str) -> None:
     """A worker speaks the documented lines of JSON too."""
-    assert submit(url, tasks) == 0
+    assert submit(url, prompts) == 0
     with Child("worker", "--journal", url, "--json", env=service.environment) as worker:
         for _ in range(3):
             worker.until('"event": "ended"')
@@ -162,10 +162,10 @@ def test_a_worker_for_machines(service: EmulatorThread, tasks: Path, url: str) -
     assert of_one == [("created", 2), ("status", 2), ("end", 2)]
 
 
-def test_a_server_that_is_not_there(tasks: Path, capsys: Captured) -> None:
+def test_a_server_that_is_not_there(prompts: Path, capsys: Captured) -> None:
     """A server that can't be reached is an error of one line, without the password."""
     address = f"postgresql+psycopg://user:{SECRET}@127.0.0.1:1/work"
-    for arguments in (["submit", "--file", str(tasks)], ["status"], ["resolve", "k0", "--send-again"]):
+    for arguments in (["submit", "--file", str(prompts)], ["status"], ["resolve", "k0", "--send-again"]):
         assert main([*arguments, "--journal", address]) not in {0, 2}
         told = capsys.readouterr().err
         assert "journal 127.0.0.1/work: it can't be reached" in told

@@ -55,11 +55,11 @@ def test_journal_named_otherwise(failed: str, monkeypatch: pytest.MonkeyPatch) -
     assert main(["status"]) == 4
 
 
-def test_items_by_a_filter(service: EmulatorThread, tasks: Path, db: str, capsys: Captured) -> None:
+def test_items_by_a_filter(service: EmulatorThread, prompts: Path, db: str, capsys: Captured) -> None:
     """The numbers come first, then the items that are asked for, with reasons; the same filter tries them again."""
     service.live("failed", prompt="p1")
     service.inject("422", prompt="p2")
-    assert run(tasks, db) == 1
+    assert run(prompts, db) == 1
     capsys.readouterr()
     assert main(["status", db, "--grep", "p2", "--state", "rejected", "--state", "failed"]) == 1
     tally, header, row = capsys.readouterr().out.splitlines()
@@ -80,16 +80,16 @@ def test_items_by_a_filter(service: EmulatorThread, tasks: Path, db: str, capsys
     for wrong in ([], ["k1", "--state", "failed"], ["k1", "--max-tries", "2"], ["--state", "abandoned"]):
         assert main(["retry", "--journal", db, *wrong]) == 2
     service.inject("422 forever on=create")
-    assert run(tasks, db) == 1
+    assert run(prompts, db) == 1
     capsys.readouterr()
     assert main(["retry", db, "--state", "rejected", "--max-tries", "2"]) == 0
     assert capsys.readouterr() == ("", "0 items planned again.\n")
 
 
-def test_a_job_that_was_found(service: EmulatorThread, tasks: Path, db: str, capsys: Captured) -> None:
+def test_a_job_that_was_found(service: EmulatorThread, prompts: Path, db: str, capsys: Captured) -> None:
     """An unknown item is settled by its job, and by another one while that has not ended."""
     service.inject("503 on=create", prompt="p0")
-    assert run(tasks, db) == 4
+    assert run(prompts, db) == 4
     assert main(["resolve", "k0", "--job", "docs~.", "--journal", db]) == 2
     assert "not a job token: docs~.; a token looks like project~.job" in capsys.readouterr().err
     for wrong in (["k0"], ["--send-again"], ["k0", "k1", "--abandon"], ["k0", "--job", "abandon"]):
@@ -115,10 +115,10 @@ def test_withdrawn(service: EmulatorThread, failed: str, capsys: Captured) -> No
     assert capsys.readouterr().out == "2 abandoned\n"
 
 
-def test_abandoned(service: EmulatorThread, tasks: Path, db: str, capsys: Captured) -> None:
+def test_abandoned(service: EmulatorThread, prompts: Path, db: str, capsys: Captured) -> None:
     """An item that nobody can settle is abandoned: it is counted apart, and no run sends it again but by its key."""
     service.inject("500 agent=no x1", prompt="p1")
-    assert run(tasks, db) == 4
+    assert run(prompts, db) == 4
     assert main(["resolve", "k1", "--journal", db, "--abandon", "--send-again"]) == 2
     for key, words in {"k0": "k0 is completed", "x": "no item of the key 'x'"}.items():
         for option in ("--abandon", "--send-again"):

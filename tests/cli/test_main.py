@@ -7,7 +7,7 @@ import pytest
 
 from agentjobs_async.__main__ import main
 from agentjobs_async.cli import main as command_line
-from agentjobs_async.cli._input import tasks
+from agentjobs_async.cli._input import prompts
 from tests.cli.checks import Captured
 from tests.cli.stage import Child
 
@@ -16,13 +16,13 @@ pytestmark = pytest.mark.slow
 WITHOUT = """
 import contextlib, importlib, io, json, sys
 
-def taken(package):
+def imported(package):
     return {name: sys.modules.pop(name) for name in list(sys.modules) if f"{name}.".startswith(f"{package}.")}
 
 found = []
 for missing, arguments, *_ in json.loads(sys.argv[1]):
-    taken("agentjobs_async")
-    kept = taken(missing)
+    imported("agentjobs_async")
+    kept = imported(missing)
     sys.modules[missing] = None
     with contextlib.redirect_stderr(io.StringIO()) as told, contextlib.redirect_stdout(io.StringIO()):
         code = importlib.import_module("agentjobs_async.__main__").main(arguments)
@@ -74,7 +74,7 @@ def test_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object) -> NoReturn:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(tasks, "read_records", interrupted)
+    monkeypatch.setattr(prompts, "read_records", interrupted)
     assert main(["run", "--file", "-"]) == 130
     monkeypatch.setattr(command_line, "run_command", interrupted)
     assert main(["run"]) == 130

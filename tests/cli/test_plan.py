@@ -44,15 +44,15 @@ def test_a_plan_for_a_journal(tmp_path: Path, db: str, capsys: Captured) -> None
     assert "2 would be sent, 0 refused." in capsys.readouterr().out
 
 
-def test_what_a_run_would_send(service: EmulatorThread, tasks: Path, db: str, capsys: Captured) -> None:
+def test_what_a_run_would_send(service: EmulatorThread, prompts: Path, db: str, capsys: Captured) -> None:
     """A plan tells what a run of the same prompts would send and refuse, makes no journal and sends nothing."""
-    arguments = ["plan", "--file", str(tasks), "--journal", db, "--project", "docs"]
+    arguments = ["plan", "--file", str(prompts), "--journal", db, "--project", "docs"]
     assert main(arguments) == 0
     assert capsys.readouterr().out.splitlines()[:3] == [f"k{n} would be sent: p{n}" for n in range(3)]
     assert not Path(db).exists()
     assert service.emulator.requests == ()
-    assert run(tasks, db, "--limit", "1") == 4
-    tasks.write_text('{"key": "k0", "prompt": "changed"}\n{"key": "new", "prompt": "x"}\n')
+    assert run(prompts, db, "--limit", "1") == 4
+    prompts.write_text('{"key": "k0", "prompt": "changed"}\n{"key": "new", "prompt": "x"}\n')
     capsys.readouterr()
     assert main(arguments) == 1
     written = capsys.readouterr()
@@ -63,19 +63,19 @@ def test_what_a_run_would_send(service: EmulatorThread, tasks: Path, db: str, ca
     assert "k0 refused: the key 'k0' is that of another prompt" in written.err
 
 
-def test_what_would_be_tried_again(service: EmulatorThread, tasks: Path, db: str, capsys: Captured) -> None:
+def test_what_would_be_tried_again(service: EmulatorThread, prompts: Path, db: str, capsys: Captured) -> None:
     """An item that is tried again would be sent once, and a failed one where a run would try it again.
 
     Of a journal that was moved, which no run takes, nothing would be.
     """
     service.live("failed", prompt="p1")
     service.live("failed", prompt="p2")
-    assert run(tasks, db) == 1
+    assert run(prompts, db) == 1
     assert main(["retry", db, "k1"]) == 0
     capsys.readouterr()
     again = ["--retry-failed", "--max-tries", "2"]
     for arguments, number in (([], 1), (["--retry-failed"], 2), (["--retry-failed", "--limit", "1"], 1), (again, 2)):
-        assert main(["plan", "--file", str(tasks), "--journal", db, *arguments]) == 0
+        assert main(["plan", "--file", str(prompts), "--journal", db, *arguments]) == 0
         shown = capsys.readouterr().out.splitlines()
         assert (shown[0], shown[-1]) == ("k1#2 would be sent: p1", f"{number} would be sent, 0 refused.")
     assert main(["move", "--from", db, "--to", f"{db}.new"]) == 0
@@ -94,8 +94,8 @@ def test_hours_without_minutes(tmp_path: Path, capsys: Captured) -> None:
     assert told.endswith("This costs 0.404: 0.004 for each job.")
 
 
-def test_refusals_and_repeats(tmp_path: Path, capsys: Captured) -> None:
-    """Ten refusals are shown with their reasons, the others are counted; a prompt that occurred before is named."""
+def test_invalid_prompts_and_repeats(tmp_path: Path, capsys: Captured) -> None:
+    """Ten invalid prompts are shown with their reasons, the others are counted; a repeated prompt is named."""
     file = tmp_path / "a.csv"
     file.write_text("id,title\n" + "1,a\n" * 13 + "2,a\n")
     assert main(["plan", "--file", str(file), "--key", "id", "--prompt", "{title}"]) == 1
@@ -111,9 +111,9 @@ def test_refusals_and_repeats(tmp_path: Path, capsys: Captured) -> None:
 def test_prompts_on_a_narrow_terminal(service: EmulatorThread, tmp_path: Path) -> None:
     """On a terminal the key and the beginning of each of the first prompts are one line, of whole words."""
     words = "Fix the broken links in every page of the manual"
-    tasks = tmp_path / "tasks.jsonl"
-    tasks.write_text(json.dumps({"key": f"docs/{'x' * 60}/7", "prompt": words}), encoding="utf-8")
-    with Child("plan", "--file", str(tasks), terminal=True, env=service.environment) as child:
+    prompts = tmp_path / "prompts.jsonl"
+    prompts.write_text(json.dumps({"key": f"docs/{'x' * 60}/7", "prompt": words}), encoding="utf-8")
+    with Child("plan", "--file", str(prompts), terminal=True, env=service.environment) as child:
         assert child.ended() == 0
     (line,) = [line for line in child.stdout.splitlines() if "would be sent: " in line]
     assert re.fullmatch(r"docs/x+…x+/7 would be sent: Fix the broken links in[ a-z]*…\s*", line)

@@ -27,32 +27,32 @@ pytestmark = pytest.mark.slow
 HOSTILE = "\x1b]0;owned\x07"
 
 
-def test_run_and_run_again(service: EmulatorThread, tasks: Path, db: str, capsys: Captured) -> None:
-    """A run sends each task once, tells each end, and running again does nothing."""
-    assert run(tasks, db) == 0
+def test_run_and_run_again(service: EmulatorThread, prompts: Path, db: str, capsys: Captured) -> None:
+    """A run sends each item once, tells each end, and running again does nothing."""
+    assert run(prompts, db) == 0
     written = capsys.readouterr()
     assert sorted(line.split(":")[0] for line in written.out.splitlines()) == [f"k{n} completed" for n in range(3)]
     assert written.err == "3 completed\n"
-    assert run(tasks, db) == 0
+    assert run(prompts, db) == 0
     assert capsys.readouterr().out == ""
     assert set(service.emulator.agents_started.values()) == {1}
 
 
-def test_refusals(service: EmulatorThread, tasks: Path, db: str, capsys: Captured) -> None:
-    """Tasks that can't be sent are told with the reasons and disturb no other; the exit code tells."""
-    with tasks.open("a") as file:
+def test_invalid_prompts(service: EmulatorThread, prompts: Path, db: str, capsys: Captured) -> None:
+    """Prompts that can't be sent are shown with the reasons and disturb no other; the exit code tells."""
+    with prompts.open("a") as file:
         file.write('{"key": "k1", "prompt": "again"}\n{"key": "bad", "prompt": " "}\n')
-    assert run(tasks, db) == 1
+    assert run(prompts, db) == 1
     told = capsys.readouterr().err
     assert "k1 refused: line 4 repeats the key of line 2\nbad refused: prompt is blank" in told
     assert told.endswith("3 completed\n2 refused, and not in the journal: see the beginning.\n")
     assert len(service.emulator.agents_started) == 3
 
 
-def test_failures_and_retry(service: EmulatorThread, tasks: Path, db: str, capsys: Captured) -> None:
+def test_failures_and_retry(service: EmulatorThread, prompts: Path, db: str, capsys: Captured) -> None:
     """A failed item makes the exit code 1, and goes again only where that is asked for."""
     service.live("failed", prompt="p1")
-    assert run(tasks, db) == 1
+    assert run(prompts, db) == 1
     assert re.search(r"^k1 failed: the agent failed \(docs~.job_\w+\)$", capsys.readouterr().out, re.MULTILINE)
     service.live("completed", prompt="p1")
     assert main(["resume", "--journal", db]) == 1
@@ -67,10 +67,10 @@ def test_failures_and_retry(service: EmulatorThread, tasks: Path, db: str, capsy
     assert service.emulator.agents_started["p1"] == 2
 
 
-def test_a_bound_on_tries(service: EmulatorThread, tasks: Path, db: str, capsys: Captured) -> None:
+def test_a_bound_on_tries(service: EmulatorThread, prompts: Path, db: str, capsys: Captured) -> None:
     """What is tried again and fails makes the code 4 while it has tries left, then 1: a loop goes on at 4 alone."""
     service.live("failed", prompt="p1")
-    assert run(tasks, db) == 1
+    assert run(prompts, db) == 1
     again = ["resume", db, "--retry-failed", "--max-tries", "3"]
     assert main(again) == 4
     assert capsys.readouterr().err.endswith(" --retry-failed --max-tries 3\n")
@@ -83,10 +83,10 @@ def test_a_bound_on_tries(service: EmulatorThread, tasks: Path, db: str, capsys:
     assert service.emulator.agents_started["p1"] == 5
 
 
-def test_a_retried_item_among_the_results(service: EmulatorThread, tasks: Path, db: str, capsys: Captured) -> None:
+def test_a_retried_item_among_the_results(service: EmulatorThread, prompts: Path, db: str, capsys: Captured) -> None:
     """The results name an item by its own key, with the number of its tries, and settle it by that key."""
     service.live("failed", prompt="p1")
-    run(tasks, db)
+    run(prompts, db)
     service.inject("503 on=create", prompt="p1")
     assert main(["resume", db, "--retry-failed"]) == 4
     capsys.readouterr()
@@ -102,14 +102,14 @@ def test_a_retried_item_among_the_results(service: EmulatorThread, tasks: Path, 
     assert capsys.readouterr().out.startswith("1 abandoned, 2 completed\nKEY ")
 
 
-def test_events_for_machines(service: EmulatorThread, tasks: Path, db: str, capsys: Captured) -> None:
+def test_events_for_machines(service: EmulatorThread, prompts: Path, db: str, capsys: Captured) -> None:
     """With --json a batch speaks the documented lines, of each item in their order, and of each that is refused."""
-    with tasks.open("a") as file:
+    with prompts.open("a") as file:
         file.write('\n{"key": "", "prompt": "x"}\n{"key": "k0", "prompt": "x"}\n{"key": "bad", "prompt": " "}\n')
     service.inject("422", prompt="p2")
     service.inject("503 x2 on=get", prompt="p1")
     for _ in range(2):
-        assert run(tasks, db, "--json") == 1
+        assert run(prompts, db, "--json") == 1
     events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [list(event) for event in events if event.get("key") == "k0" and event["number"]] == [
         ["event", "job", "number", "key", "status", "prompt", "project", "job_id"],
@@ -139,11 +139,11 @@ def test_events_for_machines(service: EmulatorThread, tasks: Path, db: str, caps
     assert events[-1] == summaries[-1]
 
 
-def test_a_stream_of_ends(service: EmulatorThread, tasks: Path, db: str) -> None:
+def test_a_stream_of_ends(service: EmulatorThread, prompts: Path, db: str) -> None:
     """With --json each end is a whole line at once, while others are at work; the next run tells the other ends."""
     service.live(duration=3600)
     service.live("failed", prompt="p1")
-    with Child("run", "--file", str(tasks), "--journal", db, "--json", env=service.environment) as child:
+    with Child("run", "--file", str(prompts), "--journal", db, "--json", env=service.environment) as child:
         child.until('"event": "ended"')
         service.wait_for_polls(3)
         child.send(signal.SIGKILL).ended()
@@ -156,11 +156,11 @@ def test_a_stream_of_ends(service: EmulatorThread, tasks: Path, db: str) -> None
     assert sorted((end["key"], end["state"]) for end in ends) == [("k0", "completed"), ("k2", "completed")]
 
 
-def test_status(service: EmulatorThread, tasks: Path, db: str, capsys: Captured) -> None:
+def test_status(service: EmulatorThread, prompts: Path, db: str, capsys: Captured) -> None:
     """The status is a table or JSON; nothing hostile in it reaches a terminal."""
-    tasks.write_text(json.dumps({"key": "a|b", "prompt": HOSTILE}) + "\n")
+    prompts.write_text(json.dumps({"key": "a|b", "prompt": HOSTILE}) + "\n")
     service.inject(f'422 error="{HOSTILE}"'.replace("\x1b", "\\u001b").replace("\x07", "\\u0007"))
-    assert run(tasks, db) == 1
+    assert run(prompts, db) == 1
     cases: list[tuple[list[str], str]] = [([], "rejected  a|b"), (["--json"], '"key": "a|b"')]
     for arguments, words in cases:
         capsys.readouterr()
@@ -192,11 +192,11 @@ def test_status_of_what_was_left(db: str, capsys: Captured) -> None:
     owner.release()
 
 
-def test_unknown_and_resolved(service: EmulatorThread, tasks: Path, db: str, capsys: Captured) -> None:
+def test_unknown_and_resolved(service: EmulatorThread, prompts: Path, db: str, capsys: Captured) -> None:
     """What nobody is sure of is listed, and resolved by its job or by sending it again."""
     service.inject("reset:headers x1", prompt="p0")
     service.inject("500 agent=no x1", prompt="p1")
-    assert run(tasks, db) == 4
+    assert run(prompts, db) == 4
     told = capsys.readouterr().err
     assert "2 unknown, 1 completed" in told
     assert re.search(
@@ -238,7 +238,7 @@ def test_many_unknown(service: EmulatorThread, db: str, capsys: Captured) -> Non
 
 
 def test_ids_that_the_journal_cannot_take(
-    service: EmulatorThread, tasks: Path, db: str, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+    service: EmulatorThread, prompts: Path, db: str, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every id that can't be written down is told, not only that of the error which ends the run."""
 
@@ -247,7 +247,7 @@ def test_ids_that_the_journal_cannot_take(
         raise JournalError("no room", "full")
 
     monkeypatch.setattr(RowStore, "record_created", full)
-    assert run(tasks, db) == 4
+    assert run(prompts, db) == 4
     told = capsys.readouterr().err
     for job in service.emulator.jobs.values():
         assert f"the job of 'k{job.prompt[1:]}' is docs~.{job.job_id}" in told
@@ -255,20 +255,20 @@ def test_ids_that_the_journal_cannot_take(
 
 
 @pytest.mark.usefixtures("service")
-def test_the_way_on(tasks: Path, db: str, capsys: Captured) -> None:
+def test_the_way_on(prompts: Path, db: str, capsys: Captured) -> None:
     """The command that goes on has the settings of this run but its limits, which the journal keeps."""
     settings = ["--create-rate", "90/m", "--max-active", "7", "--timeout", "none", "--max-failures", "9"]
-    assert main(["run", "--file", str(tasks), "--journal", db, "--limit", "1", *settings]) == 4
+    assert main(["run", "--file", str(prompts), "--journal", db, "--limit", "1", *settings]) == 4
     told = capsys.readouterr().err
     assert "that the journal keeps" not in told
     assert re.search(r"Resume with:\n  .* resume \S+run.db --base-url \S+ ", told)
     assert told.splitlines()[-1].endswith(" --max-failures 9")
 
 
-def test_limits_in_the_journal(service: EmulatorThread, tasks: Path, db: str, capsys: Captured) -> None:
+def test_limits_in_the_journal(service: EmulatorThread, prompts: Path, db: str, capsys: Captured) -> None:
     """What goes on with a journal takes its limits and says so; an option overrides one, and is kept."""
     settings = ["--create-rate", "1/d", "--max-active", "7", "--unknown-for", "none", "--max-sending", "3"]
-    with Child("run", "--file", str(tasks), "--journal", db, *settings, env=service.environment) as child:
+    with Child("run", "--file", str(prompts), "--journal", db, *settings, env=service.environment) as child:
         child.until(" completed").send(signal.SIGKILL)
     with Child("resume", db, "--timeout", "600", env=service.environment) as child:
         child.until_error(": 7 jobs at once, 3 creates in flight, unknown items keep their slots for ever.\n")
@@ -284,12 +284,12 @@ def test_limits_in_the_journal(service: EmulatorThread, tasks: Path, db: str, ca
     assert "This takes about 1 h: --max-active 7 decides." in capsys.readouterr().out
 
 
-def test_rate_of_each_project(service: EmulatorThread, tasks: Path, db: str) -> None:
+def test_rate_of_each_project(service: EmulatorThread, prompts: Path, db: str) -> None:
     """A rate counts each project for itself, unless it is said to hold for all of them together."""
     lines = [{"key": f"{project}-{place}", "prompt": "x", "project": project} for project in "ab" for place in "12"]
-    tasks.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    assert main(["run", "--file", str(tasks), "--create-rate", "2/d", "--journal", db]) == 0
-    arguments = ["run", "--file", str(tasks), "--create-rate", "2/d/all", "--journal", f"{db}.all"]
+    prompts.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    assert main(["run", "--file", str(prompts), "--create-rate", "2/d", "--journal", db]) == 0
+    arguments = ["run", "--file", str(prompts), "--create-rate", "2/d/all", "--journal", f"{db}.all"]
     with Child(*arguments, env=service.environment) as child:
         child.until(" completed")
         child.stdout = child.stdout.partition(" completed")[2]
@@ -298,9 +298,9 @@ def test_rate_of_each_project(service: EmulatorThread, tasks: Path, db: str) -> 
     assert service.emulator.agents_started.total() == 4 + 2
 
 
-def test_emulated_run_is_stopped(tasks: Path, db: str, capsys: Captured) -> None:
+def test_emulated_run_is_stopped(prompts: Path, db: str, capsys: Captured) -> None:
     """An emulator's jobs end with the command; what goes on runs on an emulator again."""
-    arguments = ("run", "--emulator", "--file", str(tasks), "--journal", db, "--json")
+    arguments = ("run", "--emulator", "--file", str(prompts), "--journal", db, "--json")
     with Child(*arguments, before=lasting_emulator) as child:
         child.until('"created"').send(signal.SIGINT)
         assert child.ended() == 130
@@ -317,15 +317,15 @@ def test_emulated_run_is_stopped(tasks: Path, db: str, capsys: Captured) -> None
     assert "--base-url" not in told
 
 
-def test_a_trial_goes_no_further(service: EmulatorThread, tasks: Path, db: str, capsys: Captured) -> None:
+def test_a_trial_goes_no_further(service: EmulatorThread, prompts: Path, db: str, capsys: Captured) -> None:
     """The journal of a trial is refused for a service, by `run` before anything is planned, unless that is meant."""
-    assert main(["run", "--emulator", "--file", str(tasks), "--journal", db, "--limit", "1"]) in {1, 4}
+    assert main(["run", "--emulator", "--file", str(prompts), "--journal", db, "--limit", "1"]) in {1, 4}
     capsys.readouterr()
     for command in (["resume", db], ["run", "Another prompt", "--journal", db]):
         assert main(command) == 2
-        refusal = capsys.readouterr().err
-        assert f"the journal belongs to an emulator, not to {service.emulator.base_url}, " in refusal
-        assert f"or give --other-service where {service.emulator.base_url} has taken its place" in refusal
+        error = capsys.readouterr().err
+        assert f"the journal belongs to an emulator, not to {service.emulator.base_url}, " in error
+        assert f"or give --other-service where {service.emulator.base_url} has taken its place" in error
     assert service.emulator.requests == ()
     assert main(["resume", db, "--other-service"]) in {0, 1}
     assert {job.project_id for job in service.emulator.jobs.values()} == {"docs"}
@@ -348,10 +348,10 @@ def test_second_signal_on_a_terminal(service: EmulatorThread, db: str) -> None:
     assert child.stdout.endswith("\x1b[2K\x1b[?25h")
 
 
-def test_live_view_until_the_end(service: EmulatorThread, tasks: Path, db: str) -> None:
+def test_live_view_until_the_end(service: EmulatorThread, prompts: Path, db: str) -> None:
     """A live view shows the items under way, and disappears at the end of the run; the lines of the ended ones stay."""
     service.live(duration=3600)
-    arguments = ["run", "--file", str(tasks), "--journal", db]
+    arguments = ["run", "--file", str(prompts), "--journal", db]
     with Child(*arguments, env=service.environment, terminal=True) as child:
         child.until("PULL REQUEST").until("active").until("3 active")
         service.complete()
@@ -398,8 +398,8 @@ class SlowJournal:
 
 
 @pytest.mark.looptime
-async def test_a_log_is_told_now_and_then(capsys: Captured) -> None:
-    """Where there is no terminal, a line every five seconds or more says how far planning is; refusals come back."""
+async def test_a_log_of_the_planning(capsys: Captured) -> None:
+    """Without a terminal, a line every five seconds or more says how far planning is; invalid items are returned."""
     items = [BatchItem(str(number), "x") for number in range(1, 3_001)]
     journal: Any = SlowJournal()
     assert [item.key for item, _ in await _planned(screen(), journal, items, "docs", keeps=True)] == [
@@ -412,11 +412,11 @@ async def test_a_log_is_told_now_and_then(capsys: Captured) -> None:
 
 def test_planning_is_stopped(service: EmulatorThread, tmp_path: Path, state_directory: Path, db: str) -> None:
     """A terminal shows how far planning is; Ctrl-C leaves it, and says what is planned in a journal that stays."""
-    tasks = tmp_path / "tasks"
-    tasks.write_text("".join(f"prompt {number}\n" for number in range(4_000)))
+    prompts = tmp_path / "prompts"
+    prompts.write_text("".join(f"prompt {number}\n" for number in range(4_000)))
     said = []
     for journal in ([], ["--journal", db]):
-        arguments = ("run", "--file", str(tasks), *journal)
+        arguments = ("run", "--file", str(prompts), *journal)
         with Child(*arguments, env=service.environment, terminal=True, before=endless_planning) as child:
             child.until(" of 4,000 are planned").send(signal.SIGINT)
             assert child.ended() == 130

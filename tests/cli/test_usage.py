@@ -115,29 +115,29 @@ WRONG = {
 """Words of the error by the command."""
 
 
-def refusals(commands: Iterable[str], capsys: Captured) -> dict[str, str]:
-    """Return what is told of each command that does not end as wrong usage."""
-    told = {}
+def errors_of(commands: Iterable[str], capsys: Captured) -> dict[str, str]:
+    """Return what each command writes on standard error, or how it ended if not as wrong usage."""
+    errors = {}
     for command in commands:
         code, written = main(shlex.split(command)), capsys.readouterr()
         ended_well = code == 2 and written.out == "" and written.err.replace("\n", "").isprintable()
-        told[command] = written.err if ended_well else f"{code}: {written}"
-    return told
+        errors[command] = written.err if ended_well else f"{code}: {written}"
+    return errors
 
 
 def test_wrong_usage(
     service: EmulatorThread, tmp_path: Path, state_directory: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wrong usage ends with 2 and is told on standard error, printable and without a key; nothing is sent or made."""
+    """Wrong usage ends with 2 and an error on standard error, printable and without a key; nothing is sent or made."""
     monkeypatch.chdir(tmp_path)
     for name in ("empty", "run.db", "two words"):
         Path(name).touch()
     Path("binary").write_bytes(b"ab\xff")
     Path("wide").write_bytes("Fix it\n".encode("utf-16-le"))
     Path("pages.csv").write_text("id,title\n1,a\n")
-    told = refusals(WRONG, capsys)
-    assert {command: error for command, error in told.items() if WRONG[command] not in error} == {}
-    assert [error for error in told.values() if SECRET in error] == []
+    errors = errors_of(WRONG, capsys)
+    assert {command: error for command, error in errors.items() if WRONG[command] not in error} == {}
+    assert [error for error in errors.values() if SECRET in error] == []
     assert service.emulator.requests == ()
     assert {path.name for path in tmp_path.iterdir()} == {"empty", "run.db", "two words", "binary", "wide", "pages.csv"}
     assert not state_directory.exists()
@@ -154,15 +154,15 @@ def test_without_a_setting(service: EmulatorThread, monkeypatch: pytest.MonkeyPa
     ):
         with monkeypatch.context() as patch:
             patch.setenv(f"AGENTJOBS_{variable}", "")
-            for command, error in refusals(commands, capsys).items():
+            for command, error in errors_of(commands, capsys).items():
                 assert (words in error, error.count("\n")) == (True, 1), (variable, command, error)
     assert service.emulator.requests == ()
 
 
-def test_port_is_taken(capsys: Captured) -> None:
-    """A port that is taken is told, with what to do."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+def test_port_in_use(capsys: Captured) -> None:
+    """The error of a port that is in use says what to do."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
         assert main(["emulator", "--port", str(port)]) == 2
     assert capsys.readouterr().err == (
         f"Error: --port {port}: Address already in use; give another one, 0 takes any that is free\n"

@@ -73,8 +73,8 @@ async def test_many_items(emulator: Emulator, tmp_path: Path) -> None:
     emulator.script(JobScript(duration=0))
     await emulator.inject("500 forever on=create")
     lines = [f'{{"key": "page-{number}", "prompt": "Document page {number}"}}\n' for number in (7, 8, 9)]
-    (tmp_path / "tasks.jsonl").write_text("".join(lines), encoding="utf-8")
-    await shell("agentjobs run --file tasks.jsonl --journal run.db", tmp_path)
+    (tmp_path / "prompts.jsonl").write_text("".join(lines), encoding="utf-8")
+    await shell("agentjobs run --file prompts.jsonl --journal run.db", tmp_path)
     (tmp_path / "settled.txt").write_text(SETTLED, encoding="utf-8")
     assert (await shell(MANY, tmp_path))[0] == 0
     assert (await shell("agentjobs status run.db --summary", tmp_path))[1] == "1 active, 1 planned, 1 abandoned\n"

@@ -568,5 +568,5 @@ async def test_nothing_yet(browser: "Browser", tmp_path: Path) -> None:
     async with Journal.open(tmp_path / "run.db"):
         pass
     async with opened(browser, await write(tmp_path / "run.db")) as visited:
-        command = f"agentjobs run --file tasks.jsonl --journal {tmp_path}/run.db"
+        command = f"agentjobs run --file prompts.jsonl --journal {tmp_path}/run.db"
         assert await visited.texts("#empty") == [f"The journal has no items yet. Plan some: {command} Copy"]

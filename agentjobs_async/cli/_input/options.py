@@ -16,10 +16,10 @@ from agentjobs_async._text import one_line
 from agentjobs_async.cli._input.encodings import encoding_of
 from agentjobs_async.cli._input.limits import DEFAULT_ACTIVE, duration_of, number_of, rate_of, whole_of
 from agentjobs_async.cli._input.own_journals import BESIDE
+from agentjobs_async.cli._input.prompts import prompts_of
 from agentjobs_async.cli._input.records import FORMATS
 from agentjobs_async.cli._input.service import DEFAULT_TIMEOUT, Service
 from agentjobs_async.cli._input.tables import delimiter_of
-from agentjobs_async.cli._input.tasks import tasks_of
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Option = Callable[[Any], Any]
@@ -293,8 +293,8 @@ _INPUT_OPTIONS: Final = {
         "--allow-empty", is_flag=True, help="Send a prompt of which a column or field is empty or missing, too."
     ),
 }
-input_options: Final = joined(_INPUT_OPTIONS, lambda prompts, **how: {"tasks": tasks_of(prompts, **how)})
-"""Add the prompts and the options of an input; the command gets what they say as `tasks`."""
+input_options: Final = joined(_INPUT_OPTIONS, lambda prompts, **how: {"prompts": prompts_of(prompts, **how)})
+"""Add the prompts and the options of an input; the command gets what they say as `prompts`."""
 
 
 # The journal, and which of its items

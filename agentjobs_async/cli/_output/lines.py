@@ -26,7 +26,7 @@ _ORDER: Final = {outcome: place for place, outcome in enumerate(Outcome)}
 
 
 class Lines(Protocol):
-    """Shows what happens to prompts, tasks or jobs."""
+    """Shows what happens to items or jobs."""
 
     @property
     def shows_changes(self) -> bool:

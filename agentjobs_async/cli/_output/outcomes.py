@@ -1,4 +1,4 @@
-"""How each prompt, task or job of a command ended, and the exit code that follows."""
+"""How each item or job of a command ended, and the exit code that follows."""
 
 import re
 from collections.abc import Collection

@@ -27,7 +27,7 @@ class Change:
         ref: The job.
         job: The job as it is now; `None` for `trouble`.
         error: Why the job can't be read, as one line; only for `trouble`.
-        number: Its place among the prompts, tasks or jobs, from 1.
+        number: Its number among the items or jobs, from 1.
         key: The key of its item; `None` for a job that is only waited for.
         prompt: Its prompt; `None` for a job that is only waited for.
         left: How long it has left; `None` while that is not known.
@@ -45,13 +45,13 @@ class Change:
 
 @frozen
 class Result:
-    """How one prompt, task or job ended: what every line and table of results is made of.
+    """How one item or job ended: what every line and table of results is made of.
 
     Attributes:
-        number: Its place among the prompts, tasks or jobs, from 1; `None` for what was refused before it was planned.
+        number: Its number among the items or jobs, from 1; `None` for what was refused before it was planned.
         outcome: How it ended.
-        key: The key of its item; `None` for a job that was only waited for, and for a refused task without a key.
-        prompt: `None` for a job that was only waited for, and for a refused task.
+        key: The key of its item; `None` for a job that was only waited for, and for a refused prompt without a key.
+        prompt: `None` for a job that was only waited for, and for a refused one.
         ref: `None` when no job is known.
         status: The last known status of the job; `None` without one.
         pr_link: The pull request of the job; `None` without one.
@@ -173,7 +173,7 @@ def change_document(change: Change) -> Document:
 def result_document(result: Result) -> Document:
     """Return the end of an item or of a job as an event: its columns by their names, and the context as an object."""
     known = {
-        "number": None,  # its place in the journal, which its row knows
+        "number": None,  # in the journal: its row knows it
         "key": result.key,
         "state": result.outcome.value,
         **_columns_of(result.ref),
@@ -191,7 +191,7 @@ def result_document(result: Result) -> Document:
 
 
 def summary_document(outcomes: Mapping[Outcome, int], exit_code: int) -> Document:
-    """Return the last document of a command: how many prompts, tasks or jobs ended in which way."""
+    """Return the last document of a command: how many items or jobs ended in which way."""
     shown = {outcome.value: outcomes[outcome] for outcome in Outcome if outcomes.get(outcome)}
     return {"event": "summary", "states": shown, "exit_code": exit_code}
 

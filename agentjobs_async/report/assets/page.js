@@ -95,7 +95,7 @@ class Report {
   emptyText() {
     if (this.all.length) return 'No item matches.';
     const address = shellWord(this.store.head.address);
-    return commandToCopy('The journal has no items yet. Plan some:', `agentjobs run --file tasks.jsonl --journal ${address}`);
+    return commandToCopy('The journal has no items yet. Plan some:', `agentjobs run --file prompts.jsonl --journal ${address}`);
   }
 
   offer(id, choices, chosen) {

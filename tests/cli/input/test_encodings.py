@@ -1,7 +1,7 @@
 import pytest
 
 from agentjobs_async.cli._input.encodings import decoded, encoding_of, likely_encoding, undecodable_line
-from tests.cli.checks import taken, unexpected
+from tests.cli.checks import accepted, unexpected
 
 TEXT = "id,title\r\n7,Größe\r\n"
 
@@ -11,7 +11,7 @@ def test_names_of_encodings() -> None:
     for name in ("cp1252", "UTF-16", "utf_16_le", "Latin-1", "mac_roman", "shift_jis"):
         assert encoding_of(name) == name
     wrong = ("rot13", "base64", "hex", "zip", "undefined", "Umlaute", "\x1b", "cp 1252 or so")
-    assert taken(dict.fromkeys(wrong, "is no encoding of text"), encoding_of) == {}
+    assert accepted(dict.fromkeys(wrong, "is no encoding of text"), encoding_of) == {}
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32"])

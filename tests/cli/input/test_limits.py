@@ -1,6 +1,6 @@
 from agentjobs_async.batch import Rate
 from agentjobs_async.cli._input.limits import duration_of, rate_notice, rate_of, rate_text
-from tests.cli.checks import taken, unexpected
+from tests.cli.checks import accepted, unexpected
 
 
 def test_rates() -> None:
@@ -47,7 +47,7 @@ def test_no_rates() -> None:
     """Anything else is refused."""
     texts = ["", "100", "0/h", "-1/h", "1/week", "x/h", "1.5/s", "100/h/", "100/h/each", "٣/h", "9" * 30 + "/h"]
     texts += ["1/h/all/all", "1/all", "1/36", "1/-3s", "1/0s", "1/0.0h", "1/1e3s", "1/ 36s"]
-    assert taken(dict.fromkeys(texts, "is no rate: write"), rate_of) == {}
+    assert accepted(dict.fromkeys(texts, "is no rate: write"), rate_of) == {}
 
 
 def test_times() -> None:
@@ -55,4 +55,4 @@ def test_times() -> None:
     times = {"90s": 90, "1.5h": 5400, "2d": 172_800, "30m": 1800}
     assert unexpected(times, duration_of) == {}
     texts = ["", "5", "0h", "-1h", "1w", "1h30m", "nan", "1e3s"]
-    assert taken(dict.fromkeys(texts, "is no time such as"), duration_of) == {}
+    assert accepted(dict.fromkeys(texts, "is no time such as"), duration_of) == {}

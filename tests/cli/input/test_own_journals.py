@@ -171,15 +171,15 @@ def test_refused_prompts_leave_nothing(
     service: EmulatorThread, state_directory: Path, tmp_path: Path, db: str, capsys: Captured
 ) -> None:
     """A run whose prompts are all refused leaves no journal, unless it was there before; it says no more than that."""
-    (tasks := tmp_path / "tasks").write_text('{"key": "", "prompt": "x"}\n{"key": "a", "prompt": " "}\n')
+    (prompts := tmp_path / "prompts").write_text('{"key": "", "prompt": "x"}\n{"key": "a", "prompt": " "}\n')
     (link := tmp_path / "link").symlink_to(db)
     for journal in ([], ["--journal", db], ["--journal", str(link)]):
-        assert main(["run", "--file", str(tasks), *journal]) == 1
+        assert main(["run", "--file", str(prompts), *journal]) == 1
         assert "Nothing was planned.\n2 refused" in capsys.readouterr().err or not journal
-        assert {path.name for path in tmp_path.iterdir()} == {"tasks", "link"}
+        assert {path.name for path in tmp_path.iterdir()} == {"prompts", "link"}
     assert left(state_directory) == []
     assert main(["run", "a x", "--journal", db]) == 0
-    assert main(["run", "--file", str(tasks), "--journal", db]) == 1
+    assert main(["run", "--file", str(prompts), "--journal", db]) == 1
     assert "1 completed\n2 refused" in capsys.readouterr().err
     assert service.emulator.agents_started == {"a x": 1}
 
@@ -223,9 +223,9 @@ def test_a_job_whose_time_is_up(
 
 def test_tasks_of_a_file(service: EmulatorThread, state_directory: Path, tmp_path: Path) -> None:
     """JSON Lines, limits and a report work without --journal too."""
-    tasks, table = tmp_path / "tasks", tmp_path / "out.csv"
-    tasks.write_text('{"key": "k", "prompt": "a x"}\n{"key": "l", "prompt": "b x", "project": "web"}\n')
-    assert main(["run", "--file", str(tasks), "--limit", "1"]) == 4
+    prompts, table = tmp_path / "prompts", tmp_path / "out.csv"
+    prompts.write_text('{"key": "k", "prompt": "a x"}\n{"key": "l", "prompt": "b x", "project": "web"}\n')
+    assert main(["run", "--file", str(prompts), "--limit", "1"]) == 4
     assert main(["resume", str(the_journal(state_directory)), "--report", str(table)]) == 0
     assert [row["key"] for row in csv.DictReader(table.read_text().splitlines())] == ["k", "l"]
     assert {request.project_id for request in service.emulator.requests} == {"docs", "web"}

@@ -10,7 +10,7 @@ from attrs import evolve
 from agentjobs_async import InvalidInputError
 from agentjobs_async.__main__ import main
 from agentjobs_async.cli._input.records import Reading, Record, read_records, records_of
-from tests.cli.checks import taken, unexpected
+from tests.cli.checks import accepted, unexpected
 from tests.cli.stage import Child, EmulatorThread
 
 
@@ -78,7 +78,7 @@ def test_tables_are_not_prompts(tmp_path: Path) -> None:
         (tmp_path / table[0]).write_text(table[1])
         return read_records(str(tmp_path / table[0]), Reading(form))
 
-    assert taken(tables, read) == {}
+    assert accepted(tables, read) == {}
     for table in tables:
         assert [record.fields for record in read(table, "lines")] == table[1].splitlines()
 
@@ -202,7 +202,7 @@ def test_a_wrong_option(tmp_path: Path) -> None:
         (tmp_path / "a.csv").write_bytes(case[0])
         read_records(str(tmp_path / "a.csv"), case[1], ["id"])
 
-    assert taken(cases, read) == {}
+    assert accepted(cases, read) == {}
 
 
 def test_any_text_in_its_encoding(tmp_path: Path) -> None:
@@ -222,7 +222,7 @@ def test_broken_files() -> None:
         ("a,a\n1,2\n", "csv"): "two columns 'a'",
         ("a,,\n1,2,3\n", "csv"): "two columns ''",
     }
-    assert taken(broken, lambda file: records_of("a", *file)) == {}
+    assert accepted(broken, lambda file: records_of("a", *file)) == {}
 
 
 def test_a_cell_of_any_length() -> None:

@@ -1,11 +1,11 @@
 from agentjobs_async.cli._input.tables import Table, delimiter_of, option_of
-from tests.cli.checks import taken, unexpected
+from tests.cli.checks import accepted, unexpected
 
 
 def test_delimiters() -> None:
     """A delimiter is one character, or the word for a tab; the option names it as a shell reads it."""
     assert unexpected({";": ";", "tab": "\t", r"\t": "\t", "\t": "\t", "§": "§", " ": " "}, delimiter_of) == {}
-    assert taken(dict.fromkeys(("ab", '"', "\n", "\r", "tabs"), "is no delimiter"), delimiter_of) == {}
+    assert accepted(dict.fromkeys(("ab", '"', "\n", "\r", "tabs"), "is no delimiter"), delimiter_of) == {}
     assert unexpected({";": "--delimiter ';'", "\t": "--delimiter tab", ",": "--delimiter ,"}, option_of) == {}
 
 

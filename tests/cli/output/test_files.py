@@ -47,10 +47,10 @@ def test_never_the_journal(place: Path, capsys: Captured, monkeypatch: pytest.Mo
 
 def test_never_the_input(place: Path, service: EmulatorThread, capsys: Captured) -> None:
     """No report takes the place of the file of the prompts, by any path, on standard input too; nothing is sent."""
-    (place / "tasks").write_text("one\n")
+    (place / "prompts").write_text("one\n")
     (place / "alias").symlink_to(place)
-    (place / "link").symlink_to("tasks")
-    (place / "hard").hardlink_to("tasks")
+    (place / "link").symlink_to("prompts")
+    (place / "hard").hardlink_to("prompts")
     before = {file: file.read_bytes() for file in place.iterdir() if file.is_file()}
     requests = service.emulator.requests
 
@@ -63,12 +63,12 @@ def test_never_the_input(place: Path, service: EmulatorThread, capsys: Captured)
         assert child.stderr == f"Error: --report: {path} is the input, and would be lost: name another file\n"
         assert {file: file.read_bytes() for file in place.iterdir() if file.is_file()} == before
 
-    paths = ("tasks", f"../{place.name}/tasks", str(place / "tasks"), "alias/tasks", "link", "hard")
-    assert failures(lambda path: check("tasks", path), *paths) == {}
-    assert failures(lambda read: check(read, "tasks"), "link", "hard") == {}
-    assert failures(lambda read: check(read, "link", "tasks"), "-", "/dev/stdin") == {}
+    paths = ("prompts", f"../{place.name}/prompts", str(place / "prompts"), "alias/prompts", "link", "hard")
+    assert failures(lambda path: check("prompts", path), *paths) == {}
+    assert failures(lambda read: check(read, "prompts"), "link", "hard") == {}
+    assert failures(lambda read: check(read, "link", "prompts"), "-", "/dev/stdin") == {}
     assert service.emulator.requests == requests
-    assert main(["run", "--file", "tasks", "--report", "other.csv"]) == 0
+    assert main(["run", "--file", "prompts", "--report", "other.csv"]) == 0
     assert capsys.readouterr().err.endswith("The report is in other.csv.\n")
 
 

@@ -100,10 +100,10 @@ def test_a_run_on_a_terminal(service: EmulatorThread) -> None:
 
 def test_a_table_on_a_terminal(service: EmulatorThread, tmp_path: Path, db: str) -> None:
     """A table has its colours, whole keys and links, and prompts of whole words, and escapes what is no text."""
-    tasks = tmp_path / "tasks.jsonl"
+    prompts = tmp_path / "prompts.jsonl"
     key = f"docs/{'x' * 20}/chapter-7"
-    tasks.write_text(json.dumps({"key": key, "prompt": "word \x1b[31m " + "word " * 30}), encoding="utf-8")
-    assert main(["run", "--file", str(tasks), "--journal", db]) == 0
+    prompts.write_text(json.dumps({"key": key, "prompt": "word \x1b[31m " + "word " * 30}), encoding="utf-8")
+    assert main(["run", "--file", str(prompts), "--journal", db]) == 0
     with Child("status", db, "--state", "completed", terminal=True, env=service.environment) as child:
         assert child.ended() == 0
     assert re.search(rf"\x1b\[32mcompleted.*{key}", child.stdout)
@@ -155,11 +155,11 @@ def test_a_batch_on_a_narrow_terminal(service: EmulatorThread, tmp_path: Path, d
     """The live view, its end, the resume command and the status are no wider than a terminal of 40 columns."""
     service.live(duration=3600)
     service.inject('422 error="it is all wrong, as far as anybody can tell"', prompt="bad")
-    tasks = tmp_path / "tasks"
-    tasks.write_text("".join(f'{{"key": "{name * 5}", "prompt": "{name}"}}\n' for name in ("task ", "bad", "c")))
+    prompts = tmp_path / "prompts"
+    prompts.write_text("".join(f'{{"key": "{name * 5}", "prompt": "{name}"}}\n' for name in ("task ", "bad", "c")))
     arguments = ("--journal", db)
     with Child(
-        *("run", "--file", str(tasks), *arguments, "--max-active", "2"),
+        *("run", "--file", str(prompts), *arguments, "--max-active", "2"),
         env=service.environment | {"AGENTJOBS_PROJECT_ID": "docs"},
         terminal=True,
         columns=40,

@@ -136,9 +136,9 @@ def test_elsewhere_no_line_is_a_command(monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.usefixtures("_on_github")
 def test_a_file_is_not_changed(service: EmulatorThread, tmp_path: Path, db: str) -> None:
     """What is written to a file is data: a command there is none."""
-    tasks = tmp_path / "tasks.jsonl"
-    tasks.write_text(json.dumps({"key": HOSTILE, "prompt": f"a\n{HOSTILE}"}), encoding="utf-8")
-    main(["run", "--file", str(tasks), "--journal", db])
+    prompts = tmp_path / "prompts.jsonl"
+    prompts.write_text(json.dumps({"key": HOSTILE, "prompt": f"a\n{HOSTILE}"}), encoding="utf-8")
+    main(["run", "--file", str(prompts), "--journal", db])
     out = os.open(tmp_path / "out.csv", os.O_WRONLY | os.O_CREAT)
     with Child("export", db, stdout=out, env={"GITHUB_ACTIONS": "true"}) as child:
         assert child.ended() == 0
@@ -171,13 +171,13 @@ def test_no_command_of_a_key(service: EmulatorThread, tmp_path: Path, capsys: Ca
         {"key": f" {HOSTILE}", "prompt": "two ##[add-mask]b"},
         {"key": f"{HOSTILE}\n{HOSTILE}", "prompt": "refused"},
     ]
-    tasks = tmp_path / "tasks.jsonl"
-    tasks.write_text("".join(f"{json.dumps(record)}\n" for record in records), encoding="utf-8")
-    main(["plan", "--file", str(tasks)])
-    main(["run", "--file", str(tasks), "--journal", db, "--yes"])
+    prompts = tmp_path / "prompts.jsonl"
+    prompts.write_text("".join(f"{json.dumps(record)}\n" for record in records), encoding="utf-8")
+    main(["plan", "--file", str(prompts)])
+    main(["run", "--file", str(prompts), "--journal", db, "--yes"])
     main(["status", db])
     main(["status", db, "--format", "jsonl"])
-    main(["run", "--file", str(tasks), "--yes", "--json"])
+    main(["run", "--file", str(prompts), "--yes", "--json"])
     main(["resolve", "--journal", db, HOSTILE, "--abandon"])
     main(["export", db])
     for form in ("html", "markdown", "csv", "jsonl"):

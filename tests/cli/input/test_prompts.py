@@ -8,26 +8,26 @@ import pytest
 from agentjobs_async import InvalidInputError
 from agentjobs_async.__main__ import main
 from agentjobs_async.batch import BatchItem, check_items
-from agentjobs_async.cli._input.tasks import Refusal, Tasks, Template, tasks_of
-from tests.cli.checks import Captured, taken
+from agentjobs_async.cli._input.prompts import InvalidPrompt, Prompts, Template, prompts_of
+from tests.cli.checks import Captured, accepted
 from tests.cli.stage import EmulatorThread
 
 
 def written(directory: Path, text: str) -> str:
-    file = directory / "tasks"
+    file = directory / "prompts"
     file.write_text(text, encoding="utf-8")
     return str(file)
 
 
-def read(prompts: list[str], file: str) -> Tasks:
-    return tasks_of(prompts, file=file)
+def read(prompts: list[str], file: str) -> Prompts:
+    return prompts_of(prompts, file=file)
 
 
 def test_prompts_by_their_place(tmp_path: Path) -> None:
     """Prompts without keys are known by their place."""
-    tasks = read(["a"], written(tmp_path, "b\n\n{c\n"))
-    assert tasks.items == (BatchItem("1", "a"), BatchItem("2", "b"), BatchItem("3", "{c"))
-    assert tasks.refusals == ()
+    prompts = read(["a"], written(tmp_path, "b\n\n{c\n"))
+    assert prompts.items == (BatchItem("1", "a"), BatchItem("2", "b"), BatchItem("3", "{c"))
+    assert prompts.invalid == ()
 
 
 def test_json_lines(tmp_path: Path) -> None:
@@ -44,16 +44,16 @@ def test_json_lines(tmp_path: Path) -> None:
         '{"key": true, "prompt": "x"}',
         '{"key": "d", "prompt": "x", "project": 5}',
     ]
-    tasks = read([], written(tmp_path, "\n".join(lines)))
-    assert tasks.items == (BatchItem("a", "one", "web"), BatchItem("2", "two"), BatchItem("7", "three"))
-    assert tasks.refusals == (
-        Refusal("a", "line 4 repeats the key of line 1"),
-        Refusal("line 5", "it is no JSON"),
-        Refusal("line 6", "it is no JSON object"),
-        Refusal("line 7", "it is no JSON object with a prompt"),
-        Refusal("line 8", "'timeout' is none of key, prompt and project"),
-        Refusal("line 9", "its key or project is no text"),
-        Refusal("line 10", "its key or project is no text"),
+    prompts = read([], written(tmp_path, "\n".join(lines)))
+    assert prompts.items == (BatchItem("a", "one", "web"), BatchItem("2", "two"), BatchItem("7", "three"))
+    assert prompts.invalid == (
+        InvalidPrompt("a", "line 4 repeats the key of line 1"),
+        InvalidPrompt("line 5", "it is no JSON"),
+        InvalidPrompt("line 6", "it is no JSON object"),
+        InvalidPrompt("line 7", "it is no JSON object with a prompt"),
+        InvalidPrompt("line 8", "'timeout' is none of key, prompt and project"),
+        InvalidPrompt("line 9", "its key or project is no text"),
+        InvalidPrompt("line 10", "its key or project is no text"),
     )
 
 
@@ -67,9 +67,12 @@ def test_refused_by_the_line_of_the_file(tmp_path: Path) -> None:
         '{"key": "b", "prompt": "x", "key": "c"}',
         '{"prompt": "last"}',
     ]
-    tasks = read([], written(tmp_path, "\n".join(lines)))
-    assert tasks.items == (BatchItem("1", "one"), BatchItem("4", "last"))
-    assert tasks.refusals == (Refusal("line 3", "its key is empty"), Refusal("line 5", "it has 'key' twice"))
+    prompts = read([], written(tmp_path, "\n".join(lines)))
+    assert prompts.items == (BatchItem("1", "one"), BatchItem("4", "last"))
+    assert prompts.invalid == (
+        InvalidPrompt("line 3", "its key is empty"),
+        InvalidPrompt("line 5", "it has 'key' twice"),
+    )
 
 
 CSV = 'id,title,body\n7,"The ""v2"" page","one,\ntwo"\n8,Index,x\n'
@@ -89,8 +92,8 @@ def test_key_and_prompt_from_fields(tmp_path: Path) -> None:
     items = (BatchItem("7", 'Document The "v2" page: one,\ntwo'), BatchItem("8", "Document Index: x"))
     for name, text in files.items():
         (tmp_path / name).write_text(text, encoding="utf-8", newline="")
-    found = {name: tasks_of([], file=str(tmp_path / name), key="id", template=DOCUMENT) for name in files}
-    assert found == dict.fromkeys(files, Tasks(items, (), ()))
+    found = {name: prompts_of([], file=str(tmp_path / name), key="id", template=DOCUMENT) for name in files}
+    assert found == dict.fromkeys(files, Prompts(items, (), ()))
 
 
 def test_other_fields_are_the_context(service: EmulatorThread, tmp_path: Path, capsys: Captured, db: str) -> None:
@@ -109,19 +112,19 @@ def test_other_fields_are_the_context(service: EmulatorThread, tmp_path: Path, c
 def test_bad_records_are_refused_alone(tmp_path: Path) -> None:
     """A row with too few cells, without a key, with an earlier key, or without a field is refused; the others go on."""
     (tmp_path / "a.csv").write_text("id,title\n1,a\n2\n,c\n1,d\n5,e\n")
-    tasks = tasks_of([], file=str(tmp_path / "a.csv"), key="id", template="{title}")
-    assert tasks.items == (BatchItem("1", "a"), BatchItem("5", "e"))
-    assert tasks.refusals == (
-        Refusal("line 3", "its number of cells is 1, not 2"),
-        Refusal("line 4", "its key is empty"),
-        Refusal("1", "line 5 repeats the key of line 2"),
+    prompts = prompts_of([], file=str(tmp_path / "a.csv"), key="id", template="{title}")
+    assert prompts.items == (BatchItem("1", "a"), BatchItem("5", "e"))
+    assert prompts.invalid == (
+        InvalidPrompt("line 3", "its number of cells is 1, not 2"),
+        InvalidPrompt("line 4", "its key is empty"),
+        InvalidPrompt("1", "line 5 repeats the key of line 2"),
     )
     (tmp_path / "a.jsonl").write_text('{"id": 1, "title": "a"}\n{"id": 2, "title": null}\n{"title": "c"}')
-    tasks = tasks_of([], file=str(tmp_path / "a.jsonl"), key="id", template="{title}")
-    assert tasks.items == (BatchItem("1", "a"),)
-    assert tasks.refusals == (
-        Refusal("line 2", "it has no 'title'; --allow-empty sends it"),
-        Refusal("line 3", "it has no 'id'"),
+    prompts = prompts_of([], file=str(tmp_path / "a.jsonl"), key="id", template="{title}")
+    assert prompts.items == (BatchItem("1", "a"),)
+    assert prompts.invalid == (
+        InvalidPrompt("line 2", "it has no 'title'; --allow-empty sends it"),
+        InvalidPrompt("line 3", "it has no 'id'"),
     )
 
 
@@ -136,12 +139,12 @@ EMPTY = {
 def test_empty_fields(name: str, tmp_path: Path) -> None:
     """A record is refused of which a field of the template is missing, null or blank, unless that is allowed."""
     (tmp_path / name).write_text(EMPTY[name], encoding="utf-8")
-    read_all = partial(tasks_of, [], file=str(tmp_path / name), key="id", template="Document {title}: {body}")
-    tasks = read_all()
-    assert tasks.items == (BatchItem("3", "Document c: x"),)
+    read_all = partial(prompts_of, [], file=str(tmp_path / name), key="id", template="Document {title}: {body}")
+    prompts = read_all()
+    assert prompts.items == (BatchItem("3", "Document c: x"),)
     first = 2 if name == "a.csv" else 1
-    assert [refusal.name for refusal in tasks.refusals] == [f"line {first + number}" for number in (0, 1, 3)]
-    assert all(refusal.reason.endswith(" 'title'; --allow-empty sends it") for refusal in tasks.refusals)
+    assert [prompt.name for prompt in prompts.invalid] == [f"line {first + number}" for number in (0, 1, 3)]
+    assert all(prompt.reason.endswith(" 'title'; --allow-empty sends it") for prompt in prompts.invalid)
     allowed = read_all(allow_empty=True)
     assert [item.prompt.split() for item in allowed.items] == [
         ["Document", ":", "x"],
@@ -149,15 +152,15 @@ def test_empty_fields(name: str, tmp_path: Path) -> None:
         ["Document", "c:", "x"],
         ["Document", ":"],
     ]
-    assert allowed.refusals == ()
+    assert allowed.invalid == ()
 
 
 def test_allowed_is_not_the_key(tmp_path: Path) -> None:
     """No option sends a record without its key, or one that says nothing at all."""
     (tmp_path / "a.jsonl").write_text('{"id": " ", "title": "a"}\n{"title": "b"}\n{"id": 3, "title": " "}\n')
-    tasks = tasks_of([], file=str(tmp_path / "a.jsonl"), key="id", template="{title}", allow_empty=True)
-    assert tasks.refusals == (Refusal("line 1", "its key is empty"), Refusal("line 2", "it has no 'id'"))
-    ((item, reason),) = check_items(tasks.items)[1]
+    prompts = prompts_of([], file=str(tmp_path / "a.jsonl"), key="id", template="{title}", allow_empty=True)
+    assert prompts.invalid == (InvalidPrompt("line 1", "its key is empty"), InvalidPrompt("line 2", "it has no 'id'"))
+    ((item, reason),) = check_items(prompts.items)[1]
     assert (item.key, "blank" in str(reason)) == ("3", True)
 
 
@@ -180,23 +183,23 @@ def test_names_in_other_letters(tmp_path: Path) -> None:
     with pytest.raises(
         InvalidInputError, match=r"no column or field 'title'; it has Id, Title; did you mean 'Title'\?"
     ):
-        tasks_of([], file=str(tmp_path / "a.csv"), template="{title}")
+        prompts_of([], file=str(tmp_path / "a.csv"), template="{title}")
     with pytest.raises(InvalidInputError, match=r"no column or field 'ID'; it has Id, Title; did you mean 'Id'\?"):
-        tasks_of([], file=str(tmp_path / "a.csv"), key="ID", template="{Title}")
+        prompts_of([], file=str(tmp_path / "a.csv"), key="ID", template="{Title}")
     with pytest.raises(InvalidInputError, match=r"no column or field 'body'; it has Id, Title$"):
-        tasks_of([], file=str(tmp_path / "a.csv"), template="{body}")
+        prompts_of([], file=str(tmp_path / "a.csv"), template="{body}")
     (tmp_path / "a.jsonl").write_text('{"title": "a"}\n{"Title": "b"}')
-    (refusal,) = tasks_of([], file=str(tmp_path / "a.jsonl"), template="{title}").refusals
-    assert refusal == Refusal("line 2", "it has no 'title'; did you mean 'Title'?")
-    (refusal,) = read([], written(tmp_path, '{"prompt": "a"}\n{"Prompt": "b"}')).refusals
-    assert refusal == Refusal("line 2", "it is no JSON object with a prompt; did you mean 'Prompt'?")
+    (invalid,) = prompts_of([], file=str(tmp_path / "a.jsonl"), template="{title}").invalid
+    assert invalid == InvalidPrompt("line 2", "it has no 'title'; did you mean 'Title'?")
+    (invalid,) = read([], written(tmp_path, '{"prompt": "a"}\n{"Prompt": "b"}')).invalid
+    assert invalid == InvalidPrompt("line 2", "it is no JSON object with a prompt; did you mean 'Prompt'?")
 
 
 def test_a_table_of_short_rows(tmp_path: Path) -> None:
     """Rows with too few cells are refused by their lines, be they all: the table has its columns all the same."""
     (tmp_path / "a.csv").write_text("id,title\n1\n2\n")
-    tasks = tasks_of([], file=str(tmp_path / "a.csv"), key="id", template="{title}")
-    assert tasks.refusals == tuple(Refusal(f"line {line}", "its number of cells is 1, not 2") for line in (2, 3))
+    prompts = prompts_of([], file=str(tmp_path / "a.csv"), key="id", template="{title}")
+    assert prompts.invalid == tuple(InvalidPrompt(f"line {line}", "its number of cells is 1, not 2") for line in (2, 3))
 
 
 def test_the_same_prompt_twice(tmp_path: Path) -> None:
@@ -240,4 +243,4 @@ def test_filled() -> None:
 def test_no_template() -> None:
     """A template has at least one name, and nothing but names in its braces."""
     texts = ["{title", "title}", "{}", "{a:>5}", "{a!r}", "Fix it", "", "{{a}}"]
-    assert taken(dict.fromkeys(texts, "--prompt"), Template.of) == {}
+    assert accepted(dict.fromkeys(texts, "--prompt"), Template.of) == {}

@@ -25,11 +25,11 @@ _MOST_REPEATS: Final = 10  # shown in one line
 
 
 @frozen
-class Refusal:
-    """A task that is not sent.
+class InvalidPrompt:
+    """A prompt of the input that is not sent.
 
     Attributes:
-        name: Its key, or its place in the input.
+        name: Its key, or where it is in the input.
         reason: Why.
         key: Its key; `None` without one.
     """
@@ -45,19 +45,19 @@ class Refusal:
 
 
 @frozen
-class Tasks:
-    """The tasks that were read.
+class Prompts:
+    """The prompts that were read.
 
     Attributes:
-        items: The items; all keys differ.
-        refusals: The tasks that are not sent.
+        items: The items that they make; all keys differ.
+        invalid: The prompts that are not sent.
         repeats: The keys of items whose prompt and project an earlier item has as well.
         lone_words: The prompts that are arguments of one word each, which forgotten quotes look like; 0 unless there
             are several, and no longer ones.
     """
 
     items: tuple[BatchItem, ...]
-    refusals: tuple[Refusal, ...]
+    invalid: tuple[InvalidPrompt, ...]
     repeats: tuple[str, ...] = ()
     lone_words: int = 0
 
@@ -113,7 +113,7 @@ def text_of(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def tasks_of(
+def prompts_of(
     prompts: Sequence[str],
     *,
     file: str | None = None,
@@ -123,10 +123,10 @@ def tasks_of(
     key: str | None = None,
     template: str | None = None,
     allow_empty: bool = False,
-) -> Tasks:
-    """Return the tasks of the prompts, then those of the records of the input.
+) -> Prompts:
+    """Return the prompts among the arguments, then those of the records of the input.
 
-    The default key is the place: 1 for the first task. Of two tasks with one key the second is refused.
+    The default key is the number: 1 for the first prompt. Of two prompts with one key the second is refused.
 
     Args:
         prompts: The prompts among the arguments.
@@ -139,7 +139,7 @@ def tasks_of(
         allow_empty: Whether a record is sent of which a field of the template is missing, `None` or white space.
 
     Raises:
-        InvalidInputError: There is no task, a prompt cannot be sent, or the input cannot be read as a whole.
+        InvalidInputError: There is no prompt, an argument cannot be sent, or the input cannot be read as a whole.
     """
     arguments = [Record(f"prompt {number}", prompt) for number, prompt in enumerate(checked_prompts(prompts), 1)]
     filled = None if template is None else Template.of(template)
@@ -154,17 +154,17 @@ def tasks_of(
         raise InvalidInputError("there is no prompt: give PROMPT..., or --file with one prompt per line")
     items: dict[str, BatchItem] = {}
     firsts: dict[str, Record] = {}
-    refusals: list[Refusal] = []
+    invalid: list[InvalidPrompt] = []
     for number, record in enumerate(records, 1):
-        task = _task(record, str(number), key, filled, allow_empty=allow_empty)
-        if isinstance(task, str):
-            refusals.append(Refusal(record.place, task))
-        elif task.key in items:
-            refusals.append(Refusal(task.key, repeated_key(record, firsts[task.key]), key=task.key))
+        item = _item(record, str(number), key, filled, allow_empty=allow_empty)
+        if isinstance(item, str):
+            invalid.append(InvalidPrompt(record.place, item))
+        elif item.key in items:
+            invalid.append(InvalidPrompt(item.key, repeated_key(record, firsts[item.key]), key=item.key))
         else:
-            items[task.key], firsts[task.key] = task, record
+            items[item.key], firsts[item.key] = item, record
     lone_words = len(prompts) * (len(prompts) > 1 and not any(" " in prompt for prompt in prompts))
-    return Tasks(tuple(items.values()), tuple(refusals), tuple(_repeats(items.values())), lone_words)
+    return Prompts(tuple(items.values()), tuple(invalid), tuple(_repeats(items.values())), lone_words)
 
 
 def checked_prompts(prompts: Sequence[str], reading: str = "--file") -> Sequence[str]:
@@ -237,7 +237,7 @@ def _repeats(items: Iterable[BatchItem]) -> Iterator[str]:
         known.add((item.prompt, item.project_id))
 
 
-def _task(
+def _item(
     record: Record, default_key: str, key: str | None, template: Template | None, *, allow_empty: bool
 ) -> BatchItem | str:
     """Return the item of a record, or why there is none."""
@@ -247,7 +247,7 @@ def _task(
     if isinstance(fields, str):
         return BatchItem(default_key, fields)
     if template is None:
-        return _item(fields, default_key)
+        return _given(fields, default_key)
     if not allow_empty and (defect := _empty(fields, template)):
         return defect
     return _filled(fields, default_key, key, template)
@@ -272,7 +272,7 @@ def _filled(fields: Mapping[str, Any], default_key: str, key: str | None, templa
     return BatchItem(found, template.filled(fields), context=context or None) if found else "its key is empty"
 
 
-def _item(document: Mapping[str, Any], default_key: str) -> BatchItem | str:
+def _given(document: Mapping[str, Any], default_key: str) -> BatchItem | str:
     if not isinstance(document.get("prompt"), str):
         return f"it is no JSON object with a prompt{suggestion('prompt', document)}"
     if foreign := sorted(set(document) - _NAMES):
@@ -284,22 +284,28 @@ def _item(document: Mapping[str, Any], default_key: str) -> BatchItem | str:
     return BatchItem(key, document["prompt"], project) if key else "its key is empty"
 
 
-def show_refusal(screen: Screen, refusal: Refusal) -> None:
-    """Show a task that is not sent, and why."""
-    screen.notice(f"{in_words(refusal.name)} ", ("refused", "bold red"), f": {refusal.reason}")
+def show_invalid(screen: Screen, invalid: InvalidPrompt) -> None:
+    """Show a prompt that is not sent, and why."""
+    screen.notice(f"{in_words(invalid.name)} ", ("refused", "bold red"), f": {invalid.reason}")
 
 
-def show_refused(screen: Screen, tasks: Tasks, refused: InvalidItems) -> list[Refusal]:
-    """Show all tasks that are not sent, those that a journal refused too, and the repeats; return the refusals."""
-    refusals = [*tasks.refusals, *(Refusal(item.key, str(why), key=item.key) for item, why in refused)]
-    for refusal in refusals:
-        show_refusal(screen, refusal)
-    show_repeats(screen, tasks)
-    return refusals
+def show_all_invalid(screen: Screen, prompts: Prompts, items: InvalidItems) -> list[InvalidPrompt]:
+    """Show the prompts that are not sent, those whose items a journal refused too, and the repeats; return the first.
+
+    Args:
+        screen: The screen to write to.
+        prompts: The prompts.
+        items: The items that the journal refused.
+    """
+    all_invalid = [*prompts.invalid, *(InvalidPrompt(item.key, str(why), key=item.key) for item, why in items)]
+    for invalid in all_invalid:
+        show_invalid(screen, invalid)
+    show_repeats(screen, prompts)
+    return all_invalid
 
 
-def show_repeats(screen: Screen, tasks: Tasks) -> None:
+def show_repeats(screen: Screen, prompts: Prompts) -> None:
     """Show which prompts occurred before; they are sent all the same."""
-    if tasks.repeats:
-        shown = ", ".join(tasks.repeats[:_MOST_REPEATS]) + ", …" * (len(tasks.repeats) > _MOST_REPEATS)
-        screen.notice(f"The same prompt as an earlier item ({len(tasks.repeats)}): {shown}")
+    if prompts.repeats:
+        shown = ", ".join(prompts.repeats[:_MOST_REPEATS]) + ", …" * (len(prompts.repeats) > _MOST_REPEATS)
+        screen.notice(f"The same prompt as an earlier item ({len(prompts.repeats)}): {shown}")
