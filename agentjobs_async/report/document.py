@@ -29,12 +29,12 @@ class _Growing:
     _news: asyncio.Event = field(factory=asyncio.Event, init=False)
 
     def news(self) -> asyncio.Event:
-        """Return an event that is set when there is more: take it before you look, so that you miss nothing."""
+        """Return an event that is set when there is more: get it before you look, so that you miss nothing."""
         return self._news
 
     def wake(self) -> None:
         """Wake all that wait for more."""
-        # Those that wait hold the old event: each is woken, and none misses what comes before it runs.
+        # Those that wait have the old event: each is woken, and none misses what comes before it runs.
         self._news.set()
         self._news = asyncio.Event()
 
@@ -149,13 +149,13 @@ class Log(_Growing):
         del self._lines[:dropped]
         self._first += dropped
 
-    def mark(self, position: int) -> str:
+    def event_id(self, position: int) -> str:
         """Return a position as the id of an event."""
         return f"{self._name}.{position}"
 
-    def position(self, mark: str | None) -> int | None:
+    def position(self, event_id: str | None) -> int | None:
         """Return the position of an id; `None` if what follows it is not known any more, or it is of another log."""
-        name, _, number = (mark or "").partition(".")
+        name, _, number = (event_id or "").partition(".")
         if name != self._name or not (number.isascii() and number.isdecimal() and len(number) <= _MOST_DIGITS):
             return None
         return int(number) if self.has(int(number)) else None

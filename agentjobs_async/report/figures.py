@@ -19,7 +19,7 @@ __all__ = ["Counted", "Figures", "Tally", "Tile"]
 
 _NONE: Final = "-"
 _HOUR_SECONDS: Final = 3600.0
-_LEAST_PERCENT, _MOST_PERCENT = 0.1, 99.9  # a smaller share is not told as none, nor a larger one as all
+_LEAST_PERCENT, _MOST_PERCENT = 0.1, 99.9  # a smaller share is not shown as none, nor a larger one as all
 _FAST_PER_HOUR: Final = 600.0  # from here on a rate is easier to grasp per minute
 _ALWAYS_SHOWN: Final = frozenset({State.UNKNOWN, State.FAILED, State.COMPLETED})
 
@@ -30,7 +30,7 @@ class Tile:
 
     Attributes:
         state: The state that it counts; `None` for another figure.
-        is_shown: Whether it is worth a place. A page that has shown a tile goes on with it: others would move.
+        is_shown: Whether it is worth showing. A page that has shown a tile goes on with it: others would move.
     """
 
     name: str

@@ -55,7 +55,7 @@ def _chart_lines(counts: Mapping[State, int]) -> Iterator[str]:
 
 
 class _Table:
-    """A table of items, those that need a person first, of which as many lines are kept as could fit."""
+    """A table of items, those that need a person first, with as many lines as could fit."""
 
     def __init__(self) -> None:
         self._by_state: dict[State, list[str]] = {state: [] for state in State}

@@ -50,6 +50,6 @@ async def test_no_fault(browser: "Browser", addresses: dict[str, str], name: str
     async with visit(browser, addresses[name], color_scheme=scheme) as visited:
         await visited.page.wait_for_selector("html[data-ready]", state="attached")
         assert await visited.faults() == []
-        for place in CLICKS[name]:
-            await visited.page.locator(place).first.click()
+        for selector in CLICKS[name]:
+            await visited.page.locator(selector).first.click()
             assert await visited.faults() == []

@@ -114,7 +114,7 @@ async def test_changes_of_known_rows(run: Path) -> None:
 
 
 async def test_figures_of_all_rows(run: Path) -> None:
-    """A page is told the figures of all rows, each item counted once as its newest try, as they change."""
+    """A page gets the figures of all rows, each item counted once as its newest try, as they change."""
 
     async def counts() -> dict[str, str]:
         while (figures := (await stream.status()).get("figures")) is None:
@@ -180,7 +180,7 @@ async def test_many_pages_cost_one_look(first: Path, statements: list[str], monk
 
 
 async def test_stream_goes_on_where_it_broke(first: Path) -> None:
-    """A page that comes back gets what it missed; one of another server is told to start anew."""
+    """A page that comes back gets what it missed; one of another server has to start anew."""
     async with served(first) as page:
         position = await page.position()
         async with page.stream(position) as stream:
@@ -197,15 +197,15 @@ async def test_stream_goes_on_where_it_broke(first: Path) -> None:
 
 
 async def test_page_that_reads_slowly(first: Path) -> None:
-    """A page that reads more slowly than the log forgets is told to start anew, and holds no line meanwhile."""
+    """A page that reads more slowly than the log forgets has to start anew, and keeps no line meanwhile."""
     async with Journal.open(first, read_only=True) as journal:
         feed = ChangeFeed(journal)
         await feed.look()
-        async with aclosing(feed.frames(feed.log.mark(0))) as frames:
+        async with aclosing(feed.frames(feed.log.event_id(0))) as frames:
             assert (await anext(frames)).startswith(b"event: status")
             for line in ("{}", "[]"):
                 feed.log.add(line)
-            assert await anext(frames) == b"id: %b\nevent: rows\ndata: {}\n\n" % feed.log.mark(1).encode()
+            assert await anext(frames) == b"id: %b\nevent: rows\ndata: {}\n\n" % feed.log.event_id(1).encode()
             feed.log.forget(2)
             assert await anext(frames) == b"event: stale\ndata: \n\n"
 
@@ -308,7 +308,7 @@ async def test_read_only_without_the_option(run: Path) -> None:
 
 
 async def test_actions(run: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Items are retried, resolved and abandoned; those that can't be are named, and the log tells of each action."""
+    """Items are retried, resolved and abandoned; those that can't be are named, and the log has each action."""
     caplog.set_level(logging.INFO, "agentjobs_async.report")
     async with served(run, allow_actions=True) as page:
         origin = {"Origin": page.address.rstrip("/")}
@@ -351,7 +351,7 @@ async def test_stale_rows(run: Path) -> None:
 
 
 async def test_journal_that_lies_elsewhere(planned: Path, first: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file that was replaced or moved is left alone by actions, and pages are told, until it is back."""
+    """A file that was replaced or moved is left alone by actions, and pages say so, until it is back."""
     monkeypatch.setattr("agentjobs_async.report.live.feed._RETRY_SECONDS", 0.1)
     async with served(first, allow_actions=True) as page, page.stream(await page.position()) as stream:
         assert (await stream.status())["trouble"] is None
@@ -360,8 +360,8 @@ async def test_journal_that_lies_elsewhere(planned: Path, first: Path, monkeypat
         for words in ("was moved or removed", "was replaced"):
             while words not in ((await stream.status()).get("trouble") or ""):
                 pass
-            status, told = await page.act("retry", 1, journal=identity)
-            assert (status, words in told) == (409, True)
+            status, text = await page.act("retry", 1, journal=identity)
+            assert (status, words in text) == (409, True)
             assert await status_of(page.client.get(page.address)) == 409
             shutil.copy(planned, first)
         shutil.move(kept, first)
@@ -443,7 +443,7 @@ async def test_token_for_reading(first: Path) -> None:
 
 
 def test_settings_of_another_type(first: Path) -> None:
-    """A lone host, which would be taken for its letters, is refused at once, and so is a token that is no text."""
+    """A lone host, of which each letter would be a host, is refused at once, and so is a token that is no text."""
     wrong: list[dict[str, Any]] = [{"hosts": "board.example"}, {"hosts": None}, {"hosts": (b"x",)}, {"token": 5}]
     for settings in wrong:
         with pytest.raises(InvalidInputError, match=f"^{next(iter(settings))} must "):
@@ -521,7 +521,7 @@ async def test_page_that_is_opened_later(first: Path, monkeypatch: pytest.Monkey
 
 
 async def test_journal_that_cannot_be_read(first: Path) -> None:
-    """While the journal can't be read, pages are told, and the rows stay as they are."""
+    """While the journal can't be read, pages say so, and the rows stay as they are."""
     async with served(first) as page:
         position = await page.position()
         async with page.stream(position):

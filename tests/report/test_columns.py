@@ -37,7 +37,7 @@ async def test_documents_of_long_prompts(tmp_path: Path) -> None:
     prompts = [chance.randbytes(size).hex() for size in (10, 2_000, 400_000, 5_000)]
     context = {"body": "x" * 5_000}
     async with Journal.open(tmp_path / "run.db") as journal:
-        items = [BatchItem(f"k{place}", prompt, "docs", context) for place, prompt in enumerate(prompts)]
+        items = [BatchItem(f"k{index}", prompt, "docs", context) for index, prompt in enumerate(prompts)]
         assert await journal.add(items) == []
         document = Document()
         async for _ in document.read(await Source.of(journal)):

@@ -49,7 +49,7 @@ def test_figures() -> None:
 
 
 def test_document() -> None:
-    """A page gets a tile of each state, with whether it is worth a place, and the total in words."""
+    """A page gets a tile of each state, with whether it is worth showing, and the total in words."""
     document = json.loads(json.dumps(Figures(Counter({State.ACTIVE: 1})).document()))
     assert document["total"] == "1 item"
     assert [tile["state"] for tile in document["outcomes"]] == list(State)
@@ -67,10 +67,10 @@ def test_document() -> None:
     ("total", "share", "rest"), [(1000, "0.1 %", "99.9 %"), (1001, "< 0.1 %", "> 99.9 %"), (1, "100.0 %", None)]
 )
 def test_extreme_shares(total: int, share: str, rest: str | None) -> None:
-    """A share below a tenth of a percent is not told as none, nor one above 99.9 as all; none and all are."""
+    """A share below a tenth of a percent is not shown as none, nor one above 99.9 as all; none and all are."""
     tally = Tally()
-    for place in range(total):
-        tally.add(counted(State.PLANNED if place else State.UNKNOWN))
+    for index in range(total):
+        tally.add(counted(State.PLANNED if index else State.UNKNOWN))
     notes = {tile.name: tile.note for tile in shown(tally.figures())}
     assert (notes["unknown"], notes["failed"], notes.get("planned")) == (share, "0.0 %", rest)
 

@@ -81,7 +81,7 @@ async def test_long_prompts_without_scripts(tmp_path: Path) -> None:
     """In plain HTML a prompt is whole, too: of very long ones, fewer items stand there, at least one."""
     for folder, sizes, shown in (("few", [300_000] * 5, 3), ("huge", [1_000_001] * 2, 1)):
         path = tmp_path / f"{folder}.db"
-        await fail_all(path, [BatchItem(f"k{place}", f"{'x' * size}!", None) for place, size in enumerate(sizes)])
+        await fail_all(path, [BatchItem(f"k{index}", f"{'x' * size}!", None) for index, size in enumerate(sizes)])
         page = await report_of(path)
         assert page.count(f'<p class="prompt">{"x" * sizes[0]}!</p>') == shown
         assert f"{shown} of {len(sizes)}" in page
@@ -105,8 +105,8 @@ def test_contrast() -> None:
     """Texts have a contrast of at least 4.5 to 1, light and dark."""
     found = {}
     pairs = re.findall(r"--(\w+): light-dark\((#\w{6}), (#\w{6})\)", html.page_parts().style)
-    for place, scheme in enumerate(("light", "dark"), 1):
-        light = {pair[0]: luminance(pair[place]) + 0.05 for pair in pairs}
+    for column, scheme in enumerate(("light", "dark"), 1):
+        light = {pair[0]: luminance(pair[column]) + 0.05 for pair in pairs}
         for text in ("text", "muted", "unknown", "failed", "rejected"):
             for back in ("card", "back", "raised"):
                 less, more = sorted((light[text], light[back]))

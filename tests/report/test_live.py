@@ -121,7 +121,7 @@ async def test_action_on_all_shown(browser: "Browser", run: Path) -> None:
 
 
 async def test_dangerous_buttons_look_dangerous(browser: "Browser", run: Path) -> None:
-    """The panel tells what happened, then the prompt, then what to do; what may do harm has the colour of failures."""
+    """The panel shows what happened, then the prompt, then what to do; what may do harm has the colour of failures."""
     async with served(run, allow_actions=True) as page, opened(browser, page, token=True) as visited:
         await row(visited.page, "unknown").first.click(position={"x": 20, "y": 10})
         titles = ["Error", "Prompt", "Do it here", "In a terminal"]
@@ -164,11 +164,11 @@ async def test_action_is_done_once(browser: "Browser", run: Path) -> None:
     async with served(run, allow_actions=True) as page, opened(browser, page, token=True) as visited:
         await row(visited.page, "failed").first.click(position={"x": 20, "y": 10})
         button, notice = visited.page.locator("#panel [data-action=retry]"), visited.page.locator("#notice")
-        await visited.page.evaluate("live.heldUntil = Infinity")
+        await visited.page.evaluate("live.delayedUntil = Infinity")
         await button.dispatch_event("click")
         await expect(notice).to_contain_text("1 item planned again")
         await button.dispatch_event("click")
-        await visited.page.evaluate("live.heldUntil = 0")
+        await visited.page.evaluate("live.delayedUntil = 0")
         await expect(visited.page.locator("#panel .badge")).to_have_text("planned")
         await expect(notice).to_contain_text("1 item planned again")
         assert sum(url.endswith("actions") for url in visited.requests) == 1
@@ -185,7 +185,7 @@ async def test_item_that_is_unknown_again(browser: "Browser", run: Path) -> None
         await visited.page.click(".sure")
         await expect(visited.page.locator("#notice")).to_contain_text("1 item planned again")
         await expect(button).to_be_disabled()
-        await visited.page.evaluate("report.store.tries[report.panel.place] += 1; report.refresh()")
+        await visited.page.evaluate("report.store.tries[report.panel.index] += 1; report.refresh()")
         await expect(button).to_be_enabled()
 
 
@@ -243,7 +243,7 @@ async def test_escape_is_no(browser: "Browser", run: Path) -> None:
 AGAIN = "planned again, for a worker or agentjobs resume"
 ACT_ON_MANY = """async (failing) => {
     const sizes = [];
-    let told;
+    let shown;
     const page = {
         buttons: [],
         send: async ({ journal, rows: { failed = [], rejected = [] } }) => {
@@ -252,18 +252,18 @@ ACT_ON_MANY = """async (failing) => {
             const outcome = { done: failed.length + rejected.length - 1, refused: 1, reasons: ['1 is planned'] };
             return { ok: true, json: async () => outcome };
         },
-        say: (text, isGood) => { told = [text, isGood]; },
+        say: (text, isGood) => { shown = [text, isGood]; },
     };
     const rows = Array.from({ length: 100_001 }, (_, number) => [number, number < 60_000 ? 'failed' : 'rejected']);
     await Actions.prototype.act.call(page, 'retry', { journal: 'x', rows }, {});
-    return [sizes, ...told];
+    return [sizes, ...shown];
 }"""
 
 
 async def test_action_on_very_many(browser: "Browser", run: Path) -> None:
-    """An action for more rows than one request may name is sent in parts; their outcomes are told together."""
+    """An action for more rows than one request may name is sent in parts; their outcomes are shown together."""
     async with served(run, allow_actions=True) as page, opened(browser, page, token=True) as visited:
-        for failing, parts, told in (
+        for failing, parts, shown in (
             (-1, [[50_000, 0], [10_000, 40_000], [0, 1]], "99,998 items {again}. 3 items refused: 1 is planned"),
             (
                 *(1, [[50_000, 0], [10_000, 40_000]]),
@@ -271,7 +271,7 @@ async def test_action_on_very_many(browser: "Browser", run: Path) -> None:
             ),
             (0, [[50_000, 0]], "The server answered with status 502."),
         ):
-            assert await visited.page.evaluate(ACT_ON_MANY, failing) == [parts, told.format(again=AGAIN), failing < 0]
+            assert await visited.page.evaluate(ACT_ON_MANY, failing) == [parts, shown.format(again=AGAIN), failing < 0]
 
 
 async def test_resolve(browser: "Browser", run: Path) -> None:
@@ -311,11 +311,11 @@ async def drawn(page: "Page", since: float) -> None:
     await page.wait_for_function("since => live.drawn > since", arg=since)
 
 
-async def test_redraws_take_no_click(browser: "Browser", run: Path) -> None:
+async def test_redraws_move_nothing_clicked(browser: "Browser", run: Path) -> None:
     """What is clicked while something new would move it is clicked: the page is drawn anew once the button is up."""
     async with served(run) as page, opened(browser, page) as visited:
         await visited.page.click("#show-charts")
-        for state, place, clicked in (
+        for state, target, clicked in (
             ("sending", row(visited.page, "page-5"), '#panel h2:text-is("page-5")'),
             ("active", visited.page.locator("#close"), "body:not(.with-panel)"),
             (
@@ -325,11 +325,11 @@ async def test_redraws_take_no_click(browser: "Browser", run: Path) -> None:
             ),
             ("planned", visited.page.locator("#clear"), "#rows :text-is('page-5')"),
         ):
-            await place.hover(position={"x": 20, "y": 10})
-            before = await place.bounding_box()
+            await target.hover(position={"x": 20, "y": 10})
+            before = await target.bounding_box()
             await visited.page.mouse.down()
             moved = await move(visited.page, state)
-            assert await place.bounding_box() == before
+            assert await target.bounding_box() == before
             await visited.page.mouse.up()
             await visited.page.wait_for_selector(clicked, state="attached")
             await drawn(visited.page, moved)
@@ -343,7 +343,7 @@ async def test_redraws_leave_the_focus(browser: "Browser", run: Path) -> None:
         await search.press_sequentially("page")
         await search.evaluate("search => search.setSelectionRange(1, 3)")
         link = row(visited.page, "page-5").locator("a")
-        for state, place in (
+        for state, target in (
             ("sending", row(visited.page, "page-1").locator("a")),  # it goes up by itself
             ("completed", search),
             ("active", visited.page.locator('[data-state="archived"]')),
@@ -351,9 +351,9 @@ async def test_redraws_leave_the_focus(browser: "Browser", run: Path) -> None:
             ("planned", row(visited.page, "page-5")),
             ("failed", visited.page.locator("#state")),
         ):
-            await place.focus()
+            await target.focus()
             await drawn(visited.page, await move(visited.page, state))
-            await expect(place).to_be_focused()
+            await expect(target).to_be_focused()
         assert await search.evaluate("search => [search.value, search.selectionStart, search.selectionEnd]") == [
             "page",
             1,
@@ -408,7 +408,7 @@ async def test_redraws_leave_an_open_panel(browser: "Browser", run: Path) -> Non
 
 async def poll_once_more(page: "Page", polls: int) -> None:
     """Change the number of polls of the row in the panel, and draw the page anew."""
-    await page.evaluate("polls => { report.store.polls[report.panel.place] = polls; report.refresh(); }", polls)
+    await page.evaluate("polls => { report.store.polls[report.panel.index] = polls; report.refresh(); }", polls)
     await expect(page.locator("#panel dl")).to_contain_text(f"Polls{polls}")
 
 
@@ -482,16 +482,16 @@ async def test_without_scripts(browser: "Browser", run: Path) -> None:
             await expect(visited.page.locator("#plain tbody tr")).to_have_count(2)
 
 
-class HeldAtFirst:
+class PausedAtFirst:
     """Holds the reading of rows after the first one, then goes on, or fails."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, error: Exception | None = None) -> None:
         self.go_on = asyncio.Event()
         self._error = error
         self._add = Document.add
-        monkeypatch.setattr(Document, "add", lambda *given, **options: self._held(*given, **options))  # noqa: PLW0108 - bound as a method is
+        monkeypatch.setattr(Document, "add", lambda *given, **options: self._paused(*given, **options))  # noqa: PLW0108 - bound as a method is
 
-    async def _held(self, document: Document, rows: Any, *, prompts: bool) -> None:
+    async def _paused(self, document: Document, rows: Any, *, prompts: bool) -> None:
         await self._add(document, rows[:1], prompts=prompts)
         await self.go_on.wait()
         await self._add(document, rows[1:], prompts=prompts)
@@ -504,43 +504,43 @@ async def test_rows_are_shown_while_others_are_read(
     browser: "Browser", run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A page that is opened before all rows are read shows those that are, beside the figures of all items."""
-    held = HeldAtFirst(monkeypatch)
+    paused = PausedAtFirst(monkeypatch)
     async with served(run) as page, visit(browser, page.address) as visited:
         await expect(visited.page.locator("#rows .row")).to_have_count(1)
         await expect(visited.page.locator("#live")).to_have_text("loading, 1 so far")
         assert await visited.texts("#total") == [f"{len(OUTCOMES) + 1} items"]
         assert await visited.texts('[data-tile="completed"] .value') == ["4"]
-        held.go_on.set()
+        paused.go_on.set()
         await expect(visited.page.locator("#live")).to_have_text("live")
         await expect(visited.page.locator("#rows .row")).to_have_count(len(OUTCOMES) + 1)
 
 
 async def test_rows_that_are_cut_off(browser: "Browser", run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A page whose rows end early, since the journal could not be read on, asks again and gets all of them."""
-    held = HeldAtFirst(monkeypatch, JournalError("the disk is gone", "io"))
+    paused = PausedAtFirst(monkeypatch, JournalError("the disk is gone", "io"))
     async with served(run) as page, visit(browser, page.address) as visited:
         await expect(visited.page.locator("#rows .row")).to_have_count(1)
-        held.go_on.set()
+        paused.go_on.set()
         await expect(visited.page.locator("#live")).to_have_text("live")
         await expect(visited.page.locator("#rows .row")).to_have_count(len(OUTCOMES) + 1)
 
 
 async def test_long_prompts(browser: "Browser", tmp_path: Path) -> None:
     """A prompt of any length is whole in its panel, and its end is found, in what was there and in what comes."""
-    prompts = [f"{'begin ' * 50_000} end {place}" for place in range(2)]
+    prompts = [f"{'begin ' * 50_000} end {index}" for index in range(2)]
     async with Journal.open(tmp_path / "run.db") as journal:
         await journal.add([BatchItem("k0", prompts[0], "docs")])
         async with served(journal) as page, opened(browser, page) as visited:
             await journal.add([BatchItem("k1", prompts[1], "docs")])
             await expect(visited.page.locator("#rows .row")).to_have_count(2)
-            for place, prompt in enumerate(prompts):
-                await visited.page.fill("#search", f" end {place}")
-                await row(visited.page, f"k{place}").click()
+            for index, prompt in enumerate(prompts):
+                await visited.page.fill("#search", f" end {index}")
+                await row(visited.page, f"k{index}").click()
                 assert await visited.page.locator("#panel pre.prompt").text_content() == prompt
 
 
 async def test_time_left(browser: "Browser", tmp_path: Path) -> None:
-    """The page tells in the panel of an active job when it will end, by its age."""
+    """The page says in the panel of an active job when it will end, by its age."""
     path = tmp_path / "run.db"
     await aged_journal(path, [7200.0] * 20, ages=[1.0, 2700.0])
     async with served(path) as page, opened(browser, page) as visited:

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.slow]
 
 IN_ORDER = [
-    f"page-{place + 1}"
-    for place, _ in sorted(enumerate((*OUTCOMES, "planned")), key=lambda each: list(State).index(State(each[1])))
+    f"page-{index + 1}"
+    for index, _ in sorted(enumerate((*OUTCOMES, "planned")), key=lambda each: list(State).index(State(each[1])))
 ]
 """The keys as the page shows them: by the order of states, and within one as the journal has them."""
 
@@ -191,9 +191,9 @@ async def test_search(browser: "Browser", written: Path) -> None:
 
 async def test_long_prompts(browser: "Browser", tmp_path: Path) -> None:
     """However many and long they are, prompts are whole: in a search, in the panel, and in the page's file."""
-    prompts = [f"begin {'long ' * 10_000} end {place}" for place in range(400)]
+    prompts = [f"begin {'long ' * 10_000} end {index}" for index in range(400)]
     async with Journal.open(tmp_path / "run.db") as journal:
-        await journal.add([BatchItem(f"k{place}", prompt, "docs") for place, prompt in enumerate(prompts)])
+        await journal.add([BatchItem(f"k{index}", prompt, "docs") for index, prompt in enumerate(prompts)])
     async with opened(browser, await write(tmp_path / "run.db")) as visited:
         await visited.page.fill("#search", " end 7")
         await expect(visited.page.locator("#count")).to_have_text("11 of 400")
@@ -251,7 +251,7 @@ async def test_sorting(browser: "Browser", written: Path) -> None:
 
 
 async def test_open_a_row_and_copy_its_command(browser: "Browser", written: Path) -> None:
-    """A row opens to its prompt, error, pull request and commands; a command can be copied, a link tells nothing."""
+    """A row opens to its prompt, error, pull request and commands; these can be copied; a link sends no referrer."""
     async with opened(browser, written, permissions=["clipboard-read", "clipboard-write"]) as visited:
         await visited.page.click("#rows .row >> nth=0")
         panel = await visited.page.inner_text("#panel")
@@ -311,9 +311,9 @@ async def test_next_row_begins_at_its_top(browser: "Browser", tmp_path: Path) ->
                 await visited.page.keyboard.press("Escape")
             if index == 2:
                 await prompt.focus()
-                await visited.page.evaluate("report.open(report.table.places[3])")  # as where it was tried again
+                await visited.page.evaluate("report.open(report.table.indexes[3])")  # as where it was tried again
                 await expect(panel).to_be_focused()
-                await visited.page.evaluate("report.open(report.table.places[2])")
+                await visited.page.evaluate("report.open(report.table.indexes[2])")
 
 
 async def csv_of(visited: Visit) -> str:
@@ -338,7 +338,7 @@ async def test_csv_is_that_of_a_report(browser: "Browser", tmp_path: Path) -> No
         {"size": "-7 m"},
     ]
     async with Journal.open(tmp_path / "run.db", clock=lambda: 1e9 + 0.1236) as journal:
-        await journal.add([BatchItem(f"k{place}", "-p", "docs", each) for place, each in enumerate(contexts)])
+        await journal.add([BatchItem(f"k{index}", "-p", "docs", each) for index, each in enumerate(contexts)])
     for prompts in (True, False):
         async with opened(browser, await write(tmp_path / "run.db", prompts=prompts)) as visited:
             assert await csv_of(visited) == await report_of(tmp_path / "run.db", format="csv", prompts=prompts)
@@ -388,7 +388,7 @@ async def test_rows_out_of_sight(browser: "Browser", tmp_path: Path) -> None:
         await journal.add([BatchItem(f"k{number}", "p", "docs") for number in range(3000)])
     async with opened(browser, await write(tmp_path / "run.db")) as visited:
         await visited.page.evaluate("scrollTo(0, document.body.scrollHeight)")
-        await visited.page.wait_for_selector("#rows .row[data-index='2999']")
+        await visited.page.wait_for_selector("#rows .row[data-position='2999']")
         assert await visited.page.locator("#rows .row").count() < 100
         await visited.page.evaluate("dispatchEvent(new Event('beforeprint'))")
         assert len(await keys_shown(visited)) == 2000
@@ -396,11 +396,11 @@ async def test_rows_out_of_sight(browser: "Browser", tmp_path: Path) -> None:
 
 THOUSANDS_AT_ONCE = """() => {
     const { store } = report;
-    const jobs = Array.from({ length: 5003 }, (_, place) => place); // 5,000 that ended, then three
-    jobs.forEach((place) => store.placeOf(place + 1));
+    const jobs = Array.from({ length: 5003 }, (_, index) => index); // 5,000 that ended, then three
+    jobs.forEach((index) => store.indexOf(index + 1));
     store.state = jobs.map(() => 'completed');
-    store.created_at = jobs.map((place) => (place < 5000 ? 1000 : 200_000));
-    store.ended_at = jobs.map((place) => (place < 5000 ? 100_000 + place : 900_000));
+    store.created_at = jobs.map((index) => (index < 5000 ? 1000 : 200_000));
+    store.ended_at = jobs.map((index) => (index < 5000 ? 100_000 + index : 900_000));
     report.shown = jobs;
 }"""
 

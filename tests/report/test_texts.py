@@ -26,7 +26,7 @@ def test_links() -> None:
 
 
 def test_span_text() -> None:
-    """A span of time is told in the unit that suits it, from which no line parts its number."""
+    """A span of time is shown in the unit that suits it, from which no line parts its number."""
     wanted = {
         0: "0 s",
         0.004: "0 s",

@@ -12,19 +12,19 @@ const ACTIONS_OF_ONE = [
 ];
 const AGAIN = 'planned again, for a worker or agentjobs resume';
 const DONE = { retry: AGAIN, send_again: AGAIN, abandon: 'abandoned', set_job: 'given its job' };
-const MOST_REASONS = 5; // of refusals: a page has room for a few lines
+const MOST_REASONS = 5; // a page has room for a few lines
 const ROWS_AT_ONCE = 50_000; // in one request: a server refuses a body of more than 1 MiB
 
 class Actions {
   constructor(page) {
     this.live = page;
     this.report = page.report;
-    this.places = {}; // of the rows shown, by the action that is offered for them
+    this.indexes = {}; // of the rows shown, by the action that is offered for them
     this.buttons = ACTIONS.map((action) => {
       const made = this.button(action);
       made.addEventListener('click', () => {
-        const places = this.places[action.name];
-        this.ask(made, action, `${action.words}: ${itemsText(places.length)}`, this.named(places));
+        const indexes = this.indexes[action.name];
+        this.ask(made, action, `${action.words}: ${itemsText(indexes.length)}`, this.named(indexes));
       });
       return made;
     });
@@ -36,7 +36,7 @@ class Actions {
     this.bulk = byId('actions');
     this.bulk.append(element('span', {}, 'With the items shown:'), ...this.buttons);
     document.querySelector('.toolbar').after(this.bulk); // the toolbar stays in sight, at a height that the table knows
-    this.report.panel.more = (place) => this.ofRow(place);
+    this.report.panel.more = (index) => this.ofRow(index);
     const refresh = this.report.refresh.bind(this.report);
     this.report.refresh = () => {
       refresh();
@@ -48,36 +48,36 @@ class Actions {
     return element('button', { type: 'button', 'data-action': name, className: risk ? 'danger' : '' }, words);
   }
 
-  /* What an action names: the rows at these places as the page shows them, and the journal that they are of. */
-  named(places) {
+  /* What an action names: the rows with these indexes as the page shows them, and the journal that they are of. */
+  named(indexes) {
     const { store } = this.report;
-    return { journal: store.head.identity, rows: places.map((place) => [store.number[place], store.state[place]]) };
+    return { journal: store.head.identity, rows: indexes.map((index) => [store.number[index], store.state[index]]) };
   }
 
   /* Offer what can be done about the rows shown. */
   offer() {
     const { store, shown } = this.report;
-    this.places = Object.fromEntries(ACTIONS.map(({ name, states }) => [name, shown.filter((place) => states.has(store.state[place]))]));
+    this.indexes = Object.fromEntries(ACTIONS.map(({ name, states }) => [name, shown.filter((index) => states.has(store.state[index]))]));
     const focused = this.buttons.find((button) => button === document.activeElement);
     ACTIONS.forEach(({ name, words }, index) => {
-      this.buttons[index].hidden = !this.places[name].length;
-      this.buttons[index].textContent = `${words} (${grouped(this.places[name].length)})`;
+      this.buttons[index].hidden = !this.indexes[name].length;
+      this.buttons[index].textContent = `${words} (${grouped(this.indexes[name].length)})`;
     });
     this.bulk.hidden = this.buttons.every(({ hidden }) => hidden);
     if (focused?.hidden) byId('search').focus();
   }
 
   /* The buttons for one row. The panel makes them anew once an action has changed the row. */
-  ofRow(place) {
+  ofRow(index) {
     const { store } = this.report;
-    const state = store.state[place];
-    const named = this.named([place]);
+    const state = store.state[index];
+    const named = this.named([index]);
     const offered = ACTIONS_OF_ONE.filter((action) => action.states.has(state));
     if (!offered.length) return [];
     const buttons = offered.map((action) => {
       const made = this.button(action);
       made.addEventListener('click', () => {
-        if (action.risk) this.ask(made, action, `${action.words}: ${beginning(store.key[place].slice(0, 60))}`, named);
+        if (action.risk) this.ask(made, action, `${action.words}: ${beginning(store.key[index].slice(0, 60))}`, named);
         else this.act(action.name, named, made);
       });
       return made;
@@ -158,8 +158,8 @@ function add(outcome, { done, refused, reasons }) {
 const itemsText = (number) => `${grouped(number)} item${number === 1 ? '' : 's'}`;
 
 function said(action, { done, refused, reasons }) {
-  const refusal = refused ? [`${itemsText(refused)} refused: ${reasons.join('; ')}`] : [];
-  return [`${itemsText(done)} ${DONE[action]}.`, ...refusal].join(' ');
+  const failures = refused ? [`${itemsText(refused)} refused: ${reasons.join('; ')}`] : [];
+  return [`${itemsText(done)} ${DONE[action]}.`, ...failures].join(' ');
 }
 
 new Actions(live);

@@ -9,7 +9,7 @@ function svg(name, attributes, ...children) {
   return made;
 }
 
-/* Return a colour of the style as a canvas takes it: that of a property would still be one for light and one for dark. */
+/* Return a colour of the style as a canvas needs it: that of a property would still be one for light and one for dark. */
 function colour(name) {
   const { style } = byId('active');
   style.color = `var(--${name})`;
@@ -17,7 +17,7 @@ function colour(name) {
 }
 
 /* Return how a chart without jobs begins to say so. */
-const jobWords = (store, places) => (places.length < store.size ? 'no job of this filter' : 'no job');
+const jobWords = (store, indexes) => (indexes.length < store.size ? 'no job of this filter' : 'no job');
 
 /* Return round counts from 0 to the first one that is not exceeded, at most six. */
 function roundCounts(most) {
@@ -35,13 +35,13 @@ function stepOf(seconds, most) {
 }
 
 /* The bins of a histogram are equally wide on a logarithmic axis: jobs take seconds, or hours. */
-function binsOf(store, places, number) {
-  const jobs = places.filter((place) => store.duration(place) !== null && ENDED_JOBS.has(store.state[place]));
+function binsOf(store, indexes, number) {
+  const jobs = indexes.filter((index) => store.duration(index) !== null && ENDED_JOBS.has(store.state[index]));
   if (!jobs.length) return null;
-  const secondsOf = (place) => Math.max(store.duration(place), 0.001); // 0 has no place on a logarithmic axis
+  const secondsOf = (index) => Math.max(store.duration(index), 0.001); // a logarithmic axis has no 0
   let [low, high] = [Infinity, -Infinity];
-  for (const place of jobs) {
-    const seconds = secondsOf(place);
+  for (const index of jobs) {
+    const seconds = secondsOf(index);
     if (seconds < low) low = seconds;
     if (seconds > high) high = seconds;
   }
@@ -53,9 +53,9 @@ function binsOf(store, places, number) {
     counts: {},
     total: 0,
   }));
-  for (const place of jobs) {
-    const bin = bins[Math.min(Math.floor(Math.log(secondsOf(place) / low) / width), number - 1)];
-    bin.counts[store.state[place]] = (bin.counts[store.state[place]] ?? 0) + 1;
+  for (const index of jobs) {
+    const bin = bins[Math.min(Math.floor(Math.log(secondsOf(index) / low) / width), number - 1)];
+    bin.counts[store.state[index]] = (bin.counts[store.state[index]] ?? 0) + 1;
     bin.total += 1;
   }
   return { bins, low, high };
@@ -63,16 +63,16 @@ function binsOf(store, places, number) {
 
 const HISTOGRAM = { top: 8, bottom: 26, left: 50, right: 6, bins: 28 };
 
-function drawHistogram(store, places) {
+function drawHistogram(store, indexes) {
   const target = byId('histogram');
   const width = target.clientWidth || 300;
   const height = target.clientHeight || 240;
   const { top, bottom, left, right } = HISTOGRAM;
   target.setAttribute('viewBox', `0 0 ${width} ${height}`);
-  const found = binsOf(store, places, Math.min(HISTOGRAM.bins, Math.floor((width - left - right) / 10)));
+  const found = binsOf(store, indexes, Math.min(HISTOGRAM.bins, Math.floor((width - left - right) / 10)));
   byId('duration-hint').textContent = found ? 'from create to end, logarithmic' : '';
   if (!found) {
-    target.replaceChildren(svg('text', { x: width / 2, y: height / 2, class: 'none' }, `${jobWords(store, places)} has ended`));
+    target.replaceChildren(svg('text', { x: width / 2, y: height / 2, class: 'none' }, `${jobWords(store, indexes)} has ended`));
     return;
   }
   const counts = roundCounts(Math.max(...found.bins.map((bin) => bin.total)));
@@ -85,8 +85,8 @@ function drawHistogram(store, places) {
     for (const state of store.head.order.filter((name) => bin.counts[name])) {
       const high = Math.max((bin.counts[state] / most) * plot, 1);
       bottomEdge -= high;
-      const place = { x: left + index * wide + 0.5, y: bottomEdge, width: Math.max(wide - 1, 1), height: high };
-      group.append(svg('rect', { ...place, class: `state-${state}` }));
+      const edges = { x: left + index * wide + 0.5, y: bottomEdge, width: Math.max(wide - 1, 1), height: high };
+      group.append(svg('rect', { ...edges, class: `state-${state}` }));
     }
     return group;
   });
@@ -99,14 +99,14 @@ function drawHistogram(store, places) {
 }
 
 function durationAxis({ low, high }, scale, width, y) {
-  const marks = [0.001, 0.01, 0.1, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 18000, 43200, 86400, 259200];
+  const ticks = [0.001, 0.01, 0.1, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 18000, 43200, 86400, 259200];
   let last = -100;
   const shown = [];
-  for (const mark of marks.filter((seconds) => seconds >= low && seconds <= high)) {
-    const x = scale(mark);
+  for (const tick of ticks.filter((seconds) => seconds >= low && seconds <= high)) {
+    const x = scale(tick);
     if (x - last < 52 || x < 16 || x > width - 20) continue;
     last = x;
-    const words = mark < 60 ? `${mark} s` : mark < 3600 ? `${mark / 60} min` : `${mark / 3600} h`;
+    const words = tick < 60 ? `${tick} s` : tick < 3600 ? `${tick / 60} min` : `${tick / 3600} h`;
     shown.push(svg('line', { x1: x, x2: x, y1: y, y2: y + 4 }), svg('text', { x, y: y + 18, class: 'tick' }, words));
   }
   return shown;

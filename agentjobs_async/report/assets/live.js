@@ -12,15 +12,15 @@ class Live {
     this.position = null; // the id of the last event; null before there is a document
     this.skew = 0; // ms by which the server's clock is ahead of this one
     this.workers = null;
-    this.heldUntil = 0; // by a button that is down: a redraw would move what is about to be clicked
+    this.delayedUntil = 0; // by a button that is down: a redraw would move what is about to be clicked
     this.badge = element('span', { id: 'live', role: 'status' }, 'loading');
     byId('theme').before(this.badge);
     this.crew = element('section', { className: 'card workers', id: 'workers', 'aria-label': 'Workers', hidden: true });
     byId('charts').append(this.crew);
     addEventListener('online', () => this.wake());
-    addEventListener('pointerdown', () => { this.heldUntil = Infinity; }, true);
+    addEventListener('pointerdown', () => { this.delayedUntil = Infinity; }, true);
     for (const name of ['pointermove', 'pointerup', 'pointercancel']) addEventListener(name, ({ buttons }) => {
-      if (!buttons) this.heldUntil = Math.min(this.heldUntil, performance.now() + CLICK_DELAY);
+      if (!buttons) this.delayedUntil = Math.min(this.delayedUntil, performance.now() + CLICK_DELAY);
     }, true);
     document.addEventListener('visibilitychange', () => {
       if (document.hidden) return;
@@ -31,7 +31,7 @@ class Live {
     this.run();
   }
 
-  /* Follow the server for as long as the page is open. */
+  /* Get what the server sends for as long as the page is open. */
   async run() {
     for (let failures = 0; ; failures += 1) {
       let words = 'reconnecting …';
@@ -79,7 +79,7 @@ class Live {
     }
     if (position === null) throw new Error('the server could not read all rows');
     const { store } = this.report;
-    const removed = [...store.places.keys()].filter((number) => !numbers.has(number));
+    const removed = [...store.indexes.keys()].filter((number) => !numbers.has(number));
     if (removed.length) this.report.apply({ removed });
     this.position = position;
     document.title = `${store.head.journal} · agentjobs`;
@@ -99,7 +99,7 @@ class Live {
       const found = /^(id|event|data): (.*?)\r?$/.exec(line);
       if (found) fields[found[1]] = found[2];
       else if (line === '' || line === '\r') {
-        this.take(fields);
+        this.receive(fields);
         fields = {};
       }
     }
@@ -107,9 +107,9 @@ class Live {
 
   lines(response) { return linesOf(response.body, () => { this.heard = Date.now(); }); }
 
-  take(fields) {
+  receive(fields) {
     if (fields.event === 'stale') this.position = null;
-    else if (fields.event === 'status') this.takeStatus(JSON.parse(fields.data));
+    else if (fields.event === 'status') this.applyStatus(JSON.parse(fields.data));
     else if (fields.data) {
       this.report.apply(JSON.parse(fields.data));
       this.position = fields.id;
@@ -117,8 +117,8 @@ class Live {
     }
   }
 
-  /* Take what has changed besides the rows; all of it as a stream begins, before the page calls itself live. */
-  takeStatus({ workers, trouble, ...head }) {
+  /* Apply what has changed besides the rows: all of it as a stream begins, before the page calls itself live. */
+  applyStatus({ workers, trouble, ...head }) {
     if (workers !== undefined) this.workers = workers;
     if (Object.keys(head).length) {
       this.report.apply(head);
@@ -129,10 +129,10 @@ class Live {
     else if (trouble !== undefined) this.show('lost', visible(trouble));
   }
 
-  get isHeld() { return performance.now() < this.heldUntil; }
+  get isDelayed() { return performance.now() < this.delayedUntil; }
 
   redrawSoon() {
-    this.drawing ??= setTimeout(() => this.redraw(), Math.max(SLOWEST, 3 * (this.took ?? 0)) - (performance.now() - (this.drawn ?? -1e9)));
+    this.drawing ??= setTimeout(() => this.redraw(), Math.max(SLOWEST, 3 * (this.redrawMs ?? 0)) - (performance.now() - (this.drawn ?? -1e9)));
   }
 
   redraw() {
@@ -140,24 +140,24 @@ class Live {
     this.drawing = null;
     this.isStale = document.hidden && document.documentElement.dataset.ready === 'true';
     if (this.isStale) return; // nobody sees it
-    if (this.isHeld) {
+    if (this.isDelayed) {
       this.drawing = setTimeout(() => this.redraw(), SLOWEST);
       return;
     }
     const started = performance.now();
     this.report.apply({ made: Date.now() + this.skew });
-    this.followRetry();
+    this.showNewestTry();
     this.report.refresh();
     this.showWorkers();
     this.drawn = performance.now();
-    this.took = this.drawn - started;
+    this.redrawMs = this.drawn - started;
   }
 
-  /* A panel shows the newest try of its item. */
-  followRetry() {
+  /* Show the newest try of the item whose panel is open. */
+  showNewestTry() {
     const { store, panel } = this.report;
-    if (!panel.isOpen || store.state[panel.place] !== null) return;
-    const next = store.key.lastIndexOf(store.key[panel.place]);
+    if (!panel.isOpen || store.state[panel.index] !== null) return;
+    const next = store.key.lastIndexOf(store.key[panel.index]);
     if (store.state[next] === null) panel.close();
     else this.report.open(next);
   }
@@ -165,7 +165,7 @@ class Live {
   /* Each second: the time runs on, and a connection that is silent is given up, as after the sleep of a laptop. */
   tick() {
     this.check();
-    if (document.hidden || this.isHeld || document.documentElement.dataset.ready !== 'true') return;
+    if (document.hidden || this.isDelayed || document.documentElement.dataset.ready !== 'true') return;
     byId('made').textContent = fullTime(Date.now() + this.skew);
     this.showWorkers();
   }

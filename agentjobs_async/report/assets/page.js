@@ -4,13 +4,13 @@ class Report {
   constructor() {
     this.store = new Store();
     this.filter = { text: '', state: '', project: '' };
-    this.shown = []; // the places of the rows that the filter leaves
-    this.table = new Table(this.store, (place) => this.open(place));
+    this.shown = []; // the indexes of the rows that the filter leaves
+    this.table = new Table(this.store, (index) => this.open(index));
     this.panel = new Panel(this.store, (left) => {
-      this.mark(undefined);
+      this.showOpened(undefined);
       if (left !== undefined) this.table.focus(left);
     });
-    this.timeline = new Timeline(this.store, (place) => this.open(place));
+    this.timeline = new Timeline(this.store, (index) => this.open(index));
     this.listen();
   }
 
@@ -79,7 +79,7 @@ class Report {
     this.shown = isFiltered ? store.select(filter) : all;
     this.table.show(this.shown);
     const { figures } = store.head;
-    if (figures) { // of all items, whatever the filter; a live page has those in its HTML until its server tells others
+    if (figures) { // of all items, whatever the filter; a live page has those in its HTML until its server sends others
       showTiles(tilesOf(figures), filter.state);
       byId('total').textContent = figures.total;
     }
@@ -88,7 +88,7 @@ class Report {
     byId('clear').hidden = !isFiltered;
     byId('empty').hidden = this.shown.length > 0;
     update(byId('empty'), element('div', {}, this.emptyText()));
-    if (this.panel.isOpen) this.panel.open(this.panel.place);
+    if (this.panel.isOpen) this.panel.open(this.panel.index);
     this.drawChartsSoon();
   }
 
@@ -108,14 +108,14 @@ class Report {
     if (select.value !== chosen) select.value = chosen; // else a list that is open would lose what is about to be chosen
   }
 
-  open(place) {
-    this.panel.open(place);
-    this.mark(place);
+  open(index) {
+    this.panel.open(index);
+    this.showOpened(index);
   }
 
   /* A panel that opens or closes beside the charts leaves them another width. */
-  mark(place) {
-    this.table.mark(place);
+  showOpened(index) {
+    this.table.showOpened(index);
     this.drawChartsSoon();
   }
 

@@ -3,7 +3,7 @@
 class Panel {
   constructor(store, closed) {
     this.store = store;
-    this.closed = closed; // is told the place of the row whose panel had the keyboard
+    this.closed = closed; // called with the index of the row whose panel had the keyboard
     this.panel = byId('panel');
     this.title = element('div');
     const close = element('button', { type: 'button', id: 'close', 'aria-label': 'Close' }, '×');
@@ -18,37 +18,37 @@ class Panel {
   get isOpen() { return !this.panel.hidden; }
 
   /* Show a row. Its buttons are made anew only when the row, its state, its job or its try changes: something may have been typed. */
-  open(place) {
+  open(index) {
     const { store } = this;
     const hadFocus = this.panel.contains(document.activeElement);
     this.panel.hidden = false;
     document.body.classList.add('with-panel');
-    if (place !== this.place) { // it begins at its top, and so does its prompt
+    if (index !== this.index) { // it begins at its top, and so does its prompt
       this.record.replaceChildren();
       this.panel.scrollTop = 0;
     }
     update(this.title, element('div', {},
-      element('span', { className: `badge state-${store.state[place]}` }, store.state[place]),
-      element('h2', {}, visible(store.key[place]))));
+      element('span', { className: `badge state-${store.state[index]}` }, store.state[index]),
+      element('h2', {}, visible(store.key[index]))));
     update(this.record, element('div', {},
-      this.text('Error', store.error[place], 'error'),
-      this.link(place),
-      this.facts(place),
-      this.text('Prompt', store.prompt[place], 'prompt')));
-    const madeFor = JSON.stringify([place, store.state[place], store.job_id[place], store.tries[place]]);
+      this.text('Error', store.error[index], 'error'),
+      this.link(index),
+      this.facts(index),
+      this.text('Prompt', store.prompt[index], 'prompt')));
+    const madeFor = JSON.stringify([index, store.state[index], store.job_id[index], store.tries[index]]);
     if (madeFor !== this.madeFor) {
       this.madeFor = madeFor;
-      this.doing.replaceChildren(...this.more(place), ...this.commands(place));
+      this.doing.replaceChildren(...this.more(index), ...this.commands(index));
     }
     if (hadFocus && !this.panel.contains(document.activeElement)) this.panel.focus();
-    this.place = place;
+    this.index = index;
   }
 
   close() {
-    const left = this.panel.contains(document.activeElement) ? this.place : undefined;
+    const left = this.panel.contains(document.activeElement) ? this.index : undefined;
     this.panel.hidden = true;
     document.body.classList.remove('with-panel');
-    this.place = undefined;
+    this.index = undefined;
     this.closed(left);
   }
 
@@ -57,38 +57,38 @@ class Panel {
     return element('section', {}, element('h3', {}, title), element('pre', { className: kind, tabindex: kind === 'prompt' ? '0' : null }, text));
   }
 
-  link(place) {
-    const anchor = linkTo(this.store.pr_link[place]);
+  link(index) {
+    const anchor = linkTo(this.store.pr_link[index]);
     return anchor && element('section', {}, element('h3', {}, 'Pull request'), anchor);
   }
 
-  facts(place) {
+  facts(index) {
     const { store } = this;
     const facts = [
-      ['Project', store.project[place]],
-      ['Job', store.job_id[place]],
-      ['Planned', fullTime(store.planned_at[place])],
-      ['Create sent', fullTime(store.sent_at[place])],
-      ['Job created', fullTime(store.created_at[place])],
-      ['Last seen', fullTime(store.seen_at[place])],
-      ['Ended', fullTime(store.ended_at[place])],
-      [store.state[place] === 'active' ? 'Active for' : 'Duration', spanText(store.age(place))],
-      ['Ends in', store.endsIn(place)],
-      ['Polls', grouped(store.polls[place])],
-      ['Try', grouped(store.tries[place])],
-      ['Number', grouped(store.number[place])],
+      ['Project', store.project[index]],
+      ['Job', store.job_id[index]],
+      ['Planned', fullTime(store.planned_at[index])],
+      ['Create sent', fullTime(store.sent_at[index])],
+      ['Job created', fullTime(store.created_at[index])],
+      ['Last seen', fullTime(store.seen_at[index])],
+      ['Ended', fullTime(store.ended_at[index])],
+      [store.state[index] === 'active' ? 'Active for' : 'Duration', spanText(store.age(index))],
+      ['Ends in', store.endsIn(index)],
+      ['Polls', grouped(store.polls[index])],
+      ['Try', grouped(store.tries[index])],
+      ['Number', grouped(store.number[index])],
     ].filter(([, value]) => value !== null && value !== NONE);
     const list = element('dl', {}, ...facts.flatMap(([name, value]) => [element('dt', {}, name), element('dd', {}, value)]));
     return element('section', {}, list);
   }
 
-  commands(place) {
+  commands(index) {
     const { store } = this;
     const { address, service, commands } = store.head;
-    const isReachable = store.job_id[place] !== null && !service.includes('--emulator'); // its jobs ended with it
-    const token = isReachable ? jobToken(store.project[place], store.job_id[place]) : null;
-    const values = { '{key}': store.key[place], '{journal}': address, '{service}': service, '{token}': token ?? '' };
-    const shown = (commands[store.state[place]] ?? []).filter(([, words]) => token !== null || !words.includes('{token}'));
+    const isReachable = store.job_id[index] !== null && !service.includes('--emulator'); // its jobs ended with it
+    const token = isReachable ? jobToken(store.project[index], store.job_id[index]) : null;
+    const values = { '{key}': store.key[index], '{journal}': address, '{service}': service, '{token}': token ?? '' };
+    const shown = (commands[store.state[index]] ?? []).filter(([, words]) => token !== null || !words.includes('{token}'));
     if (!shown.length) return [];
     return [element('section', { className: 'commands' }, element('h3', {}, 'In a terminal'), ...shown.map(([what, words]) => commandToCopy(what, commandLine(words, values))))];
   }

@@ -1,4 +1,4 @@
-/* The rows as columns: each row has one place in every column, for as long as the page is open. */
+/* The rows as columns: each row has the same index in every column, for as long as the page is open. */
 
 /* The columns of an item, in the order of items.py. */
 const ITEM_COLUMNS = ['number', 'key', 'state', 'project', 'job_id', 'pr_link', 'error', 'planned_at', 'sent_at', 'created_at', 'seen_at', 'ended_at', 'polls', 'tries', 'prompt'];
@@ -18,115 +18,115 @@ class Store {
     this.head = { journal: '', address: '', service: [], made: 0, order: [], commands: {} };
     for (const name of [...ITEM_COLUMNS, 'context']) this[name] = [];
     this.found = []; // what a search looks through, in lower case; null until it is made
-    this.places = new Map(); // number -> place
+    this.indexes = new Map(); // number -> index
     this.projects = new Set();
     this.hasPrompts = false;
     this.version = 0; // one more with each part
   }
 
-  get size() { return this.places.size; }
+  get size() { return this.indexes.size; }
 
-  /* Take one line of a document or of an event: what the page knows besides its rows, or a block of rows. */
+  /* Apply one line of a document or of an event: what the page knows besides its rows, or a block of rows. */
   apply(part) {
     this.version += 1;
     if ('number' in part) this.applyBlock(part);
     else if ('removed' in part) part.removed.forEach((number) => this.remove(number));
     else {
-      // Another journal has other rows: none of them may be taken for one of it.
-      if (part.identity !== undefined && part.identity !== this.head.identity) [...this.places.keys()].forEach((number) => this.remove(number));
+      // Another journal has other rows: none of them may pass for one of it.
+      if (part.identity !== undefined && part.identity !== this.head.identity) [...this.indexes.keys()].forEach((number) => this.remove(number));
       this.head = { ...this.head, ...part };
     }
   }
 
-  /* Take a block, as columns.py makes it; a column that it has not stays as it is. */
+  /* Apply a block, as columns.py makes it; a column that it has not stays as it is. */
   applyBlock(block) {
     this.hasPrompts ||= 'prompt' in block;
-    const places = sums(block.number).map((number) => this.placeOf(number));
+    const indexes = sums(block.number).map((number) => this.indexOf(number));
     for (const [name, cells] of Object.entries(block)) {
       const values = NUMBER_COLUMNS.has(name) ? sums(cells) : cells;
       const column = this[name];
-      for (let row = 0; row < places.length; row += 1) column[places[row]] = values[row];
+      for (let row = 0; row < indexes.length; row += 1) column[indexes[row]] = values[row];
     }
-    for (const place of places) this.found[place] = null;
+    for (const index of indexes) this.found[index] = null;
     block.project.forEach((project) => this.projects.add(project));
   }
 
-  placeOf(number) {
-    let place = this.places.get(number);
-    if (place === undefined) {
-      place = this.number.length;
-      this.number[place] = number;
-      this.prompt[place] = this.context[place] = null; // until a block has them
-      this.places.set(number, place);
+  indexOf(number) {
+    let index = this.indexes.get(number);
+    if (index === undefined) {
+      index = this.number.length;
+      this.number[index] = number;
+      this.prompt[index] = this.context[index] = null; // until a block has them
+      this.indexes.set(number, index);
     }
-    return place;
+    return index;
   }
 
-  /* A row whose item has a newer try keeps its place, and is no longer found. */
+  /* A row whose item has a newer try keeps its index, and is no longer found. */
   remove(number) {
-    const place = this.places.get(number);
-    if (place === undefined) return;
-    this.places.delete(number);
-    this.state[place] = null;
+    const index = this.indexes.get(number);
+    if (index === undefined) return;
+    this.indexes.delete(number);
+    this.state[index] = null;
   }
 
   /* Make what a search looks through, some rows at a time, so that the page answers meanwhile and the first search is quick. */
   prepareSearch(first = 0) {
     const last = Math.min(first + PREPARED_AT_ONCE, this.number.length);
-    for (let place = first; place < last; place += 1) this.textOf(place);
+    for (let index = first; index < last; index += 1) this.textOf(index);
     if (last < this.number.length) setTimeout(() => this.prepareSearch(last));
   }
 
-  textOf(place) {
-    this.found[place] ??= SEARCHED_COLUMNS.map((name) => this[name][place] ?? '').join('\n').toLowerCase();
-    return this.found[place];
+  textOf(index) {
+    this.found[index] ??= SEARCHED_COLUMNS.map((name) => this[name][index] ?? '').join('\n').toLowerCase();
+    return this.found[index];
   }
 
-  /* Return the places of the rows that meet a filter, in the order of the journal. */
+  /* Return the indexes of the rows that meet a filter, in the order of the journal. */
   select({ text = '', state = '', project = '' }) {
     const wanted = text.trim().toLowerCase();
     const selected = [];
-    for (let place = 0; place < this.state.length; place += 1) {
-      if (this.state[place] === null) continue;
-      if (state !== '' && this.state[place] !== state) continue;
-      if (project !== '' && this.project[place] !== project) continue;
-      if (wanted !== '' && !this.textOf(place).includes(wanted)) continue;
-      selected.push(place);
+    for (let index = 0; index < this.state.length; index += 1) {
+      if (this.state[index] === null) continue;
+      if (state !== '' && this.state[index] !== state) continue;
+      if (project !== '' && this.project[index] !== project) continue;
+      if (wanted !== '' && !this.textOf(index).includes(wanted)) continue;
+      selected.push(index);
     }
     return selected;
   }
 
-  /* Return places in the order of their states, and within one in their own: what needs a person comes first. */
-  byState(places) {
+  /* Return indexes in the order of the rows' states, and within one in their own: what needs a person comes first. */
+  byState(indexes) {
     const groups = new Map(this.head.order.map((state) => [state, []]));
-    for (const place of places) groups.get(this.state[place]).push(place);
+    for (const index of indexes) groups.get(this.state[index]).push(index);
     return [...groups.values()].flat();
   }
 
-  /* What is told of a row beside its state: what went wrong, its pull request, or its job. */
-  detail(place) { return this.error[place] ?? this.pr_link[place] ?? this.job_id[place] ?? ''; }
+  /* What is shown of a row beside its state: what went wrong, its pull request, or its job. */
+  detail(index) { return this.error[index] ?? this.pr_link[index] ?? this.job_id[index] ?? ''; }
 
-  begun(place) { return this.created_at[place] ?? this.sent_at[place]; }
+  begun(index) { return this.created_at[index] ?? this.sent_at[index]; }
 
   /* The seconds from create to end; null for what is no job that has ended. */
-  duration(place) {
-    if (this.state[place] === 'abandoned') return null;
-    const [created, ended] = [this.created_at[place], this.ended_at[place]];
+  duration(index) {
+    if (this.state[index] === 'abandoned') return null;
+    const [created, ended] = [this.created_at[index], this.ended_at[index]];
     return created === null || ended === null ? null : Math.max(ended - created, 0) / 1000;
   }
 
   /* When an active job will end, in the server's words for its age; null where that is not known, as in a file. */
-  endsIn(place) {
+  endsIn(index) {
     const { left } = this.head;
-    if (!left || this.state[place] !== 'active') return null;
-    const step = left.ages.findLastIndex((age) => age <= this.age(place));
-    return left.by_project[this.project[place]]?.[step] ?? null;
+    if (!left || this.state[index] !== 'active') return null;
+    const step = left.ages.findLastIndex((age) => age <= this.age(index));
+    return left.by_project[this.project[index]]?.[step] ?? null;
   }
 
   /* The seconds that a job has taken so far, for one that is active. */
-  age(place) {
-    if (this.state[place] !== 'active' || this.created_at[place] === null) return this.duration(place);
-    return Math.max(this.head.made - this.created_at[place], 0) / 1000;
+  age(index) {
+    if (this.state[index] !== 'active' || this.created_at[index] === null) return this.duration(index);
+    return Math.max(this.head.made - this.created_at[index], 0) / 1000;
   }
 }
 

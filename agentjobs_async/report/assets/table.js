@@ -1,13 +1,13 @@
 /* The table: only the rows in sight are elements, however many there are. */
 
 const COLUMNS = [
-  { name: 'state', title: 'State', value: (store, place) => store.head.order.indexOf(store.state[place]) },
-  { name: 'key', title: 'Key', value: (store, place) => store.key[place] },
-  { name: 'prompt', title: 'Prompt', value: (store, place) => store.prompt[place] ?? '' },
-  { name: 'project', title: 'Project', value: (store, place) => store.project[place] ?? '' },
-  { name: 'begun', title: 'Started', value: (store, place) => store.begun(place) ?? Infinity },
-  { name: 'age', title: 'Duration', value: (store, place) => store.age(place) ?? Infinity },
-  { name: 'detail', title: 'Reason or pull request', value: (store, place) => store.detail(place) },
+  { name: 'state', title: 'State', value: (store, index) => store.head.order.indexOf(store.state[index]) },
+  { name: 'key', title: 'Key', value: (store, index) => store.key[index] },
+  { name: 'prompt', title: 'Prompt', value: (store, index) => store.prompt[index] ?? '' },
+  { name: 'project', title: 'Project', value: (store, index) => store.project[index] ?? '' },
+  { name: 'begun', title: 'Started', value: (store, index) => store.begun(index) ?? Infinity },
+  { name: 'age', title: 'Duration', value: (store, index) => store.age(index) ?? Infinity },
+  { name: 'detail', title: 'Reason or pull request', value: (store, index) => store.detail(index) },
 ];
 const SPARE_ROWS = 12; // above and below those in sight, so that scrolling shows no gap
 const MOST_PRINTED = 2000; // rows
@@ -16,19 +16,19 @@ class Table {
   constructor(store, open) {
     this.store = store;
     this.open = open;
-    this.places = [];
+    this.indexes = [];
     this.sorting = { name: null, falling: false };
-    this.current = 0; // the row that has the keyboard, by its place in what is shown
+    this.current = 0; // the row that has the keyboard, by its position in what is shown
     this.table = byId('table');
     this.rows = byId('rows');
     byId('head').append(...COLUMNS.map((column) => this.headCell(column)));
     addEventListener('scroll', () => this.schedule(), { passive: true });
     addEventListener('resize', () => this.schedule());
-    addEventListener('beforeprint', () => this.draw(0, Math.min(this.places.length, MOST_PRINTED)));
+    addEventListener('beforeprint', () => this.draw(0, Math.min(this.indexes.length, MOST_PRINTED)));
     addEventListener('afterprint', () => this.drawInSight());
     this.table.addEventListener('keydown', (event) => this.key(event));
     this.rows.addEventListener('click', (event) => this.click(event));
-    this.rows.addEventListener('focusin', (event) => { this.current = Number(event.target.closest('.row').dataset.index); });
+    this.rows.addEventListener('focusin', (event) => { this.current = Number(event.target.closest('.row').dataset.position); });
   }
 
   headCell(column) {
@@ -41,29 +41,29 @@ class Table {
     return element('div', { role: 'columnheader', className: `cell ${column.name}`, 'data-column': column.name }, button);
   }
 
-  /* Show the rows at these places, sorted as chosen. */
-  show(places) {
-    this.unsorted = places;
-    this.table.hidden = !places.length;
-    const current = this.places[this.current];
+  /* Show the rows at these indexes, sorted as chosen. */
+  show(indexes) {
+    this.unsorted = indexes;
+    this.table.hidden = !indexes.length;
+    const current = this.indexes[this.current];
     const column = COLUMNS.find(({ name }) => name === this.sorting.name);
-    this.places = column ? this.sorted(places, column) : this.store.byState(places);
+    this.indexes = column ? this.sorted(indexes, column) : this.store.byState(indexes);
     this.table.parentElement.classList.toggle('no-prompts', !this.store.hasPrompts);
     for (const cell of byId('head').children) {
       const chosen = cell.dataset.column === this.sorting.name;
       cell.setAttribute('aria-sort', chosen ? (this.sorting.falling ? 'descending' : 'ascending') : 'none');
     }
-    this.table.setAttribute('aria-rowcount', String(places.length + 1));
-    const moved = this.places.indexOf(current);
-    this.current = Math.max(moved < 0 ? Math.min(this.current, places.length - 1) : moved, 0);
+    this.table.setAttribute('aria-rowcount', String(indexes.length + 1));
+    const moved = this.indexes.indexOf(current);
+    this.current = Math.max(moved < 0 ? Math.min(this.current, indexes.length - 1) : moved, 0);
     this.drawInSight();
   }
 
-  sorted(places, column) {
-    const keyed = places.map((place) => [column.value(this.store, place), place]);
+  sorted(indexes, column) {
+    const keyed = indexes.map((index) => [column.value(this.store, index), index]);
     const sign = this.sorting.falling ? -1 : 1;
     keyed.sort(([one, first], [other, second]) => (one < other ? -sign : one > other ? sign : first - second));
-    return keyed.map(([, place]) => place);
+    return keyed.map(([, index]) => index);
   }
 
   schedule() {
@@ -75,69 +75,69 @@ class Table {
 
   drawInSight() {
     this.rowHeight = parseFloat(getComputedStyle(this.table).getPropertyValue('--row-height'));
-    this.rows.style.height = `${this.places.length * this.rowHeight}px`;
+    this.rows.style.height = `${this.indexes.length * this.rowHeight}px`;
     const above = Math.max(-this.rows.getBoundingClientRect().top, 0);
     const first = Math.max(Math.floor(above / this.rowHeight) - SPARE_ROWS, 0);
     const last = Math.ceil((above + innerHeight) / this.rowHeight) + SPARE_ROWS;
-    this.draw(first, Math.min(last, this.places.length));
+    this.draw(first, Math.min(last, this.indexes.length));
   }
 
   /* Draw some rows, and the one that has the keyboard. A row that was drawn before stays the same element. */
   draw(first, last) {
     const focused = this.rows.contains(document.activeElement) ? document.activeElement : null;
-    const before = new Map(Array.from(this.rows.children, (row) => [row.dataset.place, row]));
-    const indexes = new Set([this.current]);
-    for (let index = first; index < last; index += 1) indexes.add(index);
-    const rows = [...indexes].filter((index) => index < this.places.length).sort((one, other) => one - other).map((index) => {
-      const wanted = this.row(index);
-      const row = before.get(wanted.dataset.place) ?? wanted;
-      before.delete(wanted.dataset.place);
+    const before = new Map(Array.from(this.rows.children, (row) => [row.dataset.index, row]));
+    const positions = new Set([this.current]);
+    for (let position = first; position < last; position += 1) positions.add(position);
+    const rows = [...positions].filter((position) => position < this.indexes.length).sort((one, other) => one - other).map((position) => {
+      const wanted = this.row(position);
+      const row = before.get(wanted.dataset.index) ?? wanted;
+      before.delete(wanted.dataset.index);
       renew(row, wanted);
-      row.style.top = `${index * this.rowHeight}px`;
+      row.style.top = `${position * this.rowHeight}px`;
       return row;
     });
     before.forEach((row) => row.remove());
-    rows.forEach((row, index) => {
-      if (this.rows.children[index] !== row) this.rows.insertBefore(row, this.rows.children[index] ?? null);
+    rows.forEach((row, position) => {
+      if (this.rows.children[position] !== row) this.rows.insertBefore(row, this.rows.children[position] ?? null);
     });
-    if (focused && focused !== document.activeElement) { // it was moved by another order of the rows, or taken away
+    if (focused && focused !== document.activeElement) { // it was moved by another order of the rows, or removed
       const target = focused.isConnected ? focused : this.rows.querySelector('[tabindex="0"]');
       target?.focus({ preventScroll: true });
     }
   }
 
-  row(index) {
+  row(position) {
     const { store } = this;
-    const place = this.places[index];
-    const state = store.state[place];
-    const age = spanText(store.age(place));
+    const index = this.indexes[position];
+    const state = store.state[index];
+    const age = spanText(store.age(index));
     const cells = [
       element('span', { className: `badge state-${state}` }, state),
-      visible(store.key[place]),
-      beginning(store.prompt[place] ?? ''),
-      store.project[place] ?? '',
-      shortTime(store.begun(place)),
-      state === 'active' && store.created_at[place] !== null ? `${age} so far` : age,
-      (store.error[place] === null ? linkTo(store.pr_link[place]) : null) ?? beginning(store.detail(place)),
+      visible(store.key[index]),
+      beginning(store.prompt[index] ?? ''),
+      store.project[index] ?? '',
+      shortTime(store.begun(index)),
+      state === 'active' && store.created_at[index] !== null ? `${age} so far` : age,
+      (store.error[index] === null ? linkTo(store.pr_link[index]) : null) ?? beginning(store.detail(index)),
     ];
     return element('div', {
-      className: place === this.opened ? 'row opened' : 'row',
+      className: index === this.opened ? 'row opened' : 'row',
       role: 'row',
-      'aria-rowindex': String(index + 2),
-      tabindex: index === this.current ? '0' : '-1',
+      'aria-rowindex': String(position + 2),
+      tabindex: position === this.current ? '0' : '-1',
+      'data-position': String(position),
       'data-index': String(index),
-      'data-place': String(place),
-    }, ...cells.map((cell, column) => element('div', { role: 'gridcell', className: `cell ${COLUMNS[column].name}${COLUMNS[column].name === 'detail' && store.error[place] !== null ? ' error' : ''}` }, cell)));
+    }, ...cells.map((cell, column) => element('div', { role: 'gridcell', className: `cell ${COLUMNS[column].name}${COLUMNS[column].name === 'detail' && store.error[index] !== null ? ' error' : ''}` }, cell)));
   }
 
   click(event) {
     const row = event.target.closest('a') ? null : event.target.closest('.row');
-    if (row) this.goTo(Number(row.dataset.index), true);
+    if (row) this.goTo(Number(row.dataset.position), true);
   }
 
   key(event) {
     const page = Math.max(Math.floor(innerHeight / this.rowHeight) - 4, 1);
-    const last = this.places.length - 1;
+    const last = this.indexes.length - 1;
     const steps = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -Infinity, End: Infinity };
     if (event.key in steps && event.target.closest('#rows')) {
       event.preventDefault();
@@ -149,40 +149,40 @@ class Table {
   }
 
   /* Bring a row into sight and put the keyboard there; open it if wanted. */
-  goTo(index, opens) {
-    if (index < 0 || index >= this.places.length) return;
-    this.current = index;
-    if (opens) this.open(this.places[index]);
-    const top = this.rows.getBoundingClientRect().top + index * this.rowHeight;
+  goTo(position, opens) {
+    if (position < 0 || position >= this.indexes.length) return;
+    this.current = position;
+    if (opens) this.open(this.indexes[position]);
+    const top = this.rows.getBoundingClientRect().top + position * this.rowHeight;
     const covered = document.querySelector('.toolbar').offsetHeight + byId('head').offsetHeight;
     if (top < covered) scrollBy(0, top - covered - 8);
     else if (top + this.rowHeight > innerHeight) scrollBy(0, top + this.rowHeight - innerHeight + 8);
     this.drawInSight();
-    this.rows.querySelector(`[data-index="${index}"]`)?.focus({ preventScroll: true });
+    this.rows.querySelector(`[data-position="${position}"]`)?.focus({ preventScroll: true });
   }
 
-  /* Put the keyboard on the row at a place; where that is not shown, on the current one; without rows, into the search. */
-  focus(place) {
-    const index = this.places.indexOf(place);
-    if (this.places.length) this.goTo(index < 0 ? this.current : index, false);
+  /* Put the keyboard on the row with an index; where that is not shown, on the current one; without rows, into the search. */
+  focus(index) {
+    const position = this.indexes.indexOf(index);
+    if (this.indexes.length) this.goTo(position < 0 ? this.current : position, false);
     else byId('search').focus();
   }
 
-  /* Mark the row whose panel is open; undefined for none. */
-  mark(place) {
-    this.opened = place;
+  /* Show that the panel of this row is open; undefined for none. */
+  showOpened(index) {
+    this.opened = index;
     this.drawInSight();
   }
 
   csv() {
     const { store } = this;
-    const places = this.sorting.name === null ? this.unsorted : this.places;
-    const contexts = new Set(places.flatMap((place) => Object.keys(store.context[place] ?? {})));
+    const indexes = this.sorting.name === null ? this.unsorted : this.indexes;
+    const contexts = new Set(indexes.flatMap((index) => Object.keys(store.context[index] ?? {})));
     const own = ITEM_COLUMNS.filter((name) => name !== 'prompt' || store.hasPrompts);
-    const cell = (place, name) => (name.endsWith('_at') && store[name][place] !== null ? isoTime(store[name][place]) : store[name][place]);
-    const lines = places.map((place) => {
-      const context = new Map(Object.entries(store.context[place] ?? {}));
-      return [...own.map((name) => cell(place, name)), ...Array.from(contexts, (name) => context.get(name) ?? null)];
+    const cell = (index, name) => (name.endsWith('_at') && store[name][index] !== null ? isoTime(store[name][index]) : store[name][index]);
+    const lines = indexes.map((index) => {
+      const context = new Map(Object.entries(store.context[index] ?? {}));
+      return [...own.map((name) => cell(index, name)), ...Array.from(contexts, (name) => context.get(name) ?? null)];
     });
     return [[...own, ...contexts], ...lines].map((cells) => `${cells.map(csvCell).join(',')}\n`).join('');
   }

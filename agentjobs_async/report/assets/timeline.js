@@ -1,13 +1,13 @@
 /* Active jobs over time, and each job as a bar from its create to its end, in as few lanes as hold them all. */
 
-/* Put bars, which come in the order of their starts, into lanes: each takes the lane that has been free for longest, or opens one. */
+/* Put bars, which come in the order of their starts, into lanes: each gets the lane that has been free for longest, or opens one. */
 function packLanes(bars) {
   for (const bar of bars) bar.lane = undefined;
   const byEnd = [...bars].sort((one, other) => one.end - other.end);
-  let [lanes, ended, taken] = [0, 0, 0]; // the lanes of the bars of `byEnd` from `taken` to `ended` are free
+  let [lanes, ended, reused] = [0, 0, 0]; // the lanes of the bars of `byEnd` from `reused` to `ended` are free
   for (const bar of bars) {
     while (byEnd[ended].end <= bar.start && byEnd[ended].lane !== undefined) ended += 1;
-    bar.lane = taken < ended ? byEnd[taken++].lane : lanes++;
+    bar.lane = reused < ended ? byEnd[reused++].lane : lanes++;
   }
   return lanes;
 }
@@ -19,8 +19,8 @@ function busySpan(times) {
   const end = sorted.length - 1;
   const reach = end - Math.max(Math.floor(sorted.length / 20), 1); // from the first to the last of nearly all
   let first = 0;
-  for (let place = 1; place + reach <= end; place += 1) {
-    if (sorted[place + reach] - sorted[place] < sorted[first + reach] - sorted[first]) first = place;
+  for (let index = 1; index + reach <= end; index += 1) {
+    if (sorted[index + reach] - sorted[index] < sorted[first + reach] - sorted[first]) first = index;
   }
   let last = first + reach;
   const near = (sorted[last] - sorted[first]) / 10;
@@ -56,32 +56,32 @@ class Timeline {
     }
     this.canvas.addEventListener('click', (event) => {
       const bar = this.dragged ? null : this.barAt(event);
-      if (bar) open(bar.place);
+      if (bar) open(bar.index);
     });
     byId('zoom-out').addEventListener('click', () => this.zoom(this.range === null ? 'whole' : null));
   }
 
-  show(places) {
+  show(indexes) {
     const { store } = this;
     const bars = [];
-    for (const place of places) {
-      const start = store.begun(place);
-      if (start === null || store.state[place] === 'rejected') continue;
-      bars.push({ place, start, end: Math.max(this.endOf(place) ?? start, start) });
+    for (const index of indexes) {
+      const start = store.begun(index);
+      if (start === null || store.state[index] === 'rejected') continue;
+      bars.push({ index, start, end: Math.max(this.endOf(index) ?? start, start) });
     }
     this.all = bars.sort((one, other) => one.start - other.start);
-    this.words = jobWords(store, places);
+    this.words = jobWords(store, indexes);
     this.whole = bars.length ? [bars[0].start, bars.reduce((most, bar) => Math.max(most, bar.end), bars[0].start + 1000)] : [0, 1000];
     this.busy = (bars.length ? busySpan(bars.flatMap((bar) => [bar.start, bar.end])) : null) ?? this.whole;
     this.draw();
   }
 
   /* Until when a job was active, as far as that is known: a job that nobody polls may have ended long ago. */
-  endOf(place) {
+  endOf(index) {
     const { store } = this;
-    const seen = store.seen_at[place] ?? store.begun(place);
-    const isOpen = store.state[place] === 'active' || store.state[place] === 'sending';
-    return isOpen && store.head.made - seen <= UNSEEN ? store.head.made : store.ended_at[place] ?? store.seen_at[place];
+    const seen = store.seen_at[index] ?? store.begun(index);
+    const isOpen = store.state[index] === 'active' || store.state[index] === 'sending';
+    return isOpen && store.head.made - seen <= UNSEEN ? store.head.made : store.ended_at[index] ?? store.seen_at[index];
   }
 
   zoom(range) {
@@ -139,7 +139,7 @@ class Timeline {
     context.globalAlpha = 0.85; // large areas of one colour are loud
     for (const bar of this.bars) {
       const x = scale(bar.start);
-      context.fillStyle = colours[this.store.state[bar.place]];
+      context.fillStyle = colours[this.store.state[bar.index]];
       context.fillRect(x, Math.round(bar.lane * this.laneHeight), Math.max(scale(bar.end) - x - 0.5, 1.2), high);
     }
   }
@@ -226,7 +226,7 @@ class Timeline {
   }
 
   showLegend() {
-    const present = new Set(this.bars.map((bar) => this.store.state[bar.place]));
+    const present = new Set(this.bars.map((bar) => this.store.state[bar.index]));
     update(byId('legend'), element('ul', {}, ...this.store.head.order.filter((state) => present.has(state)).map(
       (state) => element('li', {}, element('span', { className: `swatch state-${state}` }), state),
     )));
@@ -255,7 +255,7 @@ class Timeline {
     this.canvas.style.cursor = bar ? 'pointer' : 'crosshair';
     if (!bar) return;
     const { store } = this;
-    this.tip.textContent = `${visible(store.key[bar.place]).slice(0, 60)} · ${store.state[bar.place]} · ${spanText((bar.end - bar.start) / 1000)}`;
+    this.tip.textContent = `${visible(store.key[bar.index]).slice(0, 60)} · ${store.state[bar.index]} · ${spanText((bar.end - bar.start) / 1000)}`;
     const { left, top, width } = this.canvas.parentElement.getBoundingClientRect();
     this.tip.style.left = `${Math.min(event.clientX - left + 12, width - this.tip.offsetWidth - 4)}px`;
     this.tip.style.top = `${event.clientY - top + 16}px`;

@@ -48,7 +48,7 @@ class Access:
         if not self._is_own(request.host):
             raise web.HTTPForbidden(text="This host is not one of the board's own names.")
         origin = request.headers.get(hdrs.ORIGIN)
-        if origin is not None and _place(origin) != request.host.lower():
+        if origin is not None and _host(origin) != request.host.lower():
             raise web.HTTPForbidden(text="The request comes from a page of another origin.")
 
     def check_reading(self, request: web.Request) -> None:
@@ -88,7 +88,7 @@ class Access:
         return name in self.hosts or (bool(self.hosts & _ANY_ADDRESS) and _is_address(name))
 
 
-def _place(origin: str) -> str:
+def _host(origin: str) -> str:
     """Return host and port of an origin; a browser leaves out the port of its scheme in both headers."""
     try:
         return urlsplit(origin).netloc.lower()

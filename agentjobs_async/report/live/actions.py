@@ -84,7 +84,7 @@ async def act(journal: Journal, action: Action, who: str) -> dict[str, Any]:
     """Carry out an action, log it with `who` asked for it, and return how it ended, as JSON.
 
     `done` and `refused` are the numbers of rows that were changed, and that were not; `reasons` says why some of these
-    were refused.
+    were left as they are.
 
     Args:
         journal: The journal, open; one that is read-only is opened once more to be written.
@@ -103,9 +103,9 @@ async def act(journal: Journal, action: Action, who: str) -> dict[str, Any]:
         try:
             for start in range(0, len(action.states), _AT_ONCE):
                 numbers = list(islice(action.states, start, start + _AT_ONCE))
-                refused = await _act_on(opened, numbers, action)
-                reasons += refused
-                done += len(numbers) - len(refused)
+                found = await _act_on(opened, numbers, action)
+                reasons += found
+                done += len(numbers) - len(found)
         finally:
             _log(action, done, len(reasons), who)
     return {"done": done, "refused": len(reasons), "reasons": reasons[:_MOST_REASONS]}
@@ -114,7 +114,7 @@ async def act(journal: Journal, action: Action, who: str) -> dict[str, Any]:
 async def _act_on(journal: Journal, numbers: Sequence[int], action: Action) -> list[str]:
     """Change those rows that are as the page showed them, and return why each of the others is left as it is."""
     rows = {row.number: row for row in await journal._store.numbered(numbers)}
-    reasons = {number: _refusal(rows.get(number), number, action) for number in numbers}
+    reasons = {number: _reason(rows.get(number), number, action) for number in numbers}
     as_shown = [row for row in rows.values() if reasons[row.number] is None]
     if action.name == "retry":
         again = await retry_found(journal._store, as_shown)
@@ -125,7 +125,7 @@ async def _act_on(journal: Journal, numbers: Sequence[int], action: Action) -> l
     return [reason for reason in (*reasons.values(), *late) if reason is not None]
 
 
-def _refusal(row: JournalRow | None, number: int, action: Action) -> str | None:
+def _reason(row: JournalRow | None, number: int, action: Action) -> str | None:
     """Return why a row is left as it is; `None` if it is as the page showed it, and the action is for such rows."""
     shown, states = action.states[number], _STATES[action.name]
     if row is None:
@@ -138,7 +138,7 @@ def _refusal(row: JournalRow | None, number: int, action: Action) -> str | None:
 
 
 async def _settle(journal: Journal, row: JournalRow, action: Action) -> str | None:
-    """Settle a row as the command line does, unless it has changed since it was read; return why it was refused."""
+    """Settle a row as the command line does, unless it has changed since it was read; return why it was not settled."""
     try:
         if action.name == "abandon":
             await journal._abandon(row)

@@ -77,16 +77,16 @@ class _Board:
         return ChangeFeed(self.journal, prompts=self.prompts)
 
     async def running(self, app: web.Application) -> AsyncIterator[None]:
-        """Follow the journal while the application runs."""
+        """Read what changes in the journal while the application runs."""
         del app
         _ = self.journal._store  # it has to be open
-        following = asyncio.get_running_loop().create_task(self._feed.run())
+        reading = asyncio.get_running_loop().create_task(self._feed.run())
         try:
             yield
         finally:
-            following.cancel()
+            reading.cancel()
             with suppress(asyncio.CancelledError):
-                await following
+                await reading
 
     async def note_response(self, request: web.Request, response: web.StreamResponse) -> None:
         """Remember the connection of a response that begins: from here on, it waits for its reader."""
@@ -115,7 +115,7 @@ class _Board:
         figures = Figures(Counter())
         rows: list[JournalRow] = []
         if is_open:
-            await self._feed.place.check()
+            await self._feed.file.check()
             # For who has no scripts. The counts are quick to read; all other figures need all rows.
             figures = Figures(Counter(await self.journal.counts()))
             rows = await plain_rows(self.journal)
@@ -140,7 +140,7 @@ class _Board:
         """Change items."""
         self.access.check_acting(request)
         action = Action.of(await _document_of(request))
-        await self._feed.place.check()
+        await self._feed.file.check()
         async with self._acting:
             outcome = await act(self.journal, action, _caller(request))
         with suppress(JournalError):

@@ -1,4 +1,4 @@
-"""A journal that others write, followed once for all pages."""
+"""A journal that others write, read once for all pages."""
 
 import asyncio
 import json
@@ -13,7 +13,7 @@ from agentjobs_async.report.columns import block_line
 from agentjobs_async.report.document import Document, Log
 from agentjobs_async.report.live.changes import Changes
 from agentjobs_async.report.live.running_figures import RunningFigures
-from agentjobs_async.report.live.status import Place, TimeLeft, status_of
+from agentjobs_async.report.live.status import OpenedFile, TimeLeft, status_of
 from agentjobs_async.report.source import Source
 from agentjobs_async.web.events import HEARTBEAT, frame
 
@@ -26,7 +26,7 @@ _RELOAD_SECONDS: Final = 60.0  # after which a page that is opened gets all rows
 _REST_PER_LOAD: Final = 60.0  # reading all rows once more takes at most a sixtieth of the time
 _FEWEST_CHANGED: Final = 5_000  # rows in the log before all are read once more, to make a shorter document of them
 _RETRY_SECONDS: Final = 2.0  # after a fault of the database
-_HEARTBEAT_SECONDS: Final = 15.0  # a page takes a stream for broken that is silent for longer than twice as long
+_HEARTBEAT_SECONDS: Final = 15.0  # to a page, a stream that is silent for twice as long is broken
 
 
 class ChangeFeed:
@@ -38,7 +38,7 @@ class ChangeFeed:
 
     Attributes:
         log: What has changed since the document was made.
-        place: Where the journal was at the first look.
+        file: The file of the journal, as it was at the first look.
         status: What pages show besides the rows: that of `status_of`, with the `trouble` in reading the rows, how long
             active jobs have `left`, and the `figures` of all rows.
     """
@@ -50,7 +50,7 @@ class ChangeFeed:
         self._journal = journal
         self._prompts = prompts
         self._changes = Changes(journal)
-        self.place: Place = Place(journal)
+        self.file: OpenedFile = OpenedFile(journal)
         self._document: Document | None = None
         self._position = 0  # of the log: what was logged before it is in the document
         self._growing: Document | None = None  # the first one, while it is being made
@@ -79,7 +79,7 @@ class ChangeFeed:
         return self._document
 
     async def frames(self, last_event_id: str | None) -> AsyncGenerator[bytes]:
-        """Yield what follows an event, as server-sent ones, and follow the journal meanwhile.
+        """Yield what follows an event, as server-sent ones, and watch the journal meanwhile.
 
         `rows` are lines of the log, and `status` what has changed in `status`, all of it first. After `stale`, a page
         has to ask for the document: what follows the event is not known any more, or it is of another log.
@@ -90,9 +90,9 @@ class ChangeFeed:
             while position is not None and log.has(position) and not log.is_closed:
                 news, status = log.news(), self.status
                 changed = {name: value for name, value in status.items() if name not in sent or sent[name] != value}
-                if position < log.end:  # one at a time: a page that reads slowly keeps none that the log forgets
+                if position < log.end:  # one at a time: a page that reads slowly has none that the log forgets
                     position += 1
-                    yield frame("rows", log.line(position - 1), log.mark(position))
+                    yield frame("rows", log.line(position - 1), log.event_id(position))
                 elif changed:
                     sent = status
                     yield frame("status", json.dumps(changed))
@@ -116,23 +116,23 @@ class ChangeFeed:
                 self._watched.clear()
 
     async def run(self) -> None:
-        """Read the rows once, then follow the journal while it is watched. Only a cancellation ends it."""
+        """Read the rows once, then what changes while it is watched. Only a cancellation ends it."""
         while True:
             started = time.monotonic()
             rest = _LOOK_SECONDS
             try:
                 has_asked = await self.look()
-                self._tell(left=await self._time_left.words())
+                self._change_status(left=await self._time_left.words())
                 rest = _LOOK_SECONDS if has_asked or self._journal.is_shared else _GLANCE_SECONDS
             except JournalError as error:
-                self._tell(trouble=str(error))
+                self._change_status(trouble=str(error))
                 rest = _RETRY_SECONDS
-            took = time.monotonic() - started
+            seconds = time.monotonic() - started
             # From start to start: a quick look does not put the next one off. Reading all rows has a rest of its own.
             has_loaded = self._loaded_at >= started
-            next_at = started + max(rest, took if has_loaded else took + _REST_PER_LOOK * took)
+            next_at = started + max(rest, seconds if has_loaded else seconds + _REST_PER_LOOK * seconds)
             figures = await self._figures.current()  # which asks no database, and needs no rest of it
-            self._tell(figures=figures.document())
+            self._change_status(figures=figures.document())
             await asyncio.sleep(max(next_at - time.monotonic(), 0.0))
             await self._watched.wait()
 
@@ -148,7 +148,7 @@ class ChangeFeed:
         async with self._looking:
             has_asked = False
             if self._document is None or time.monotonic() - self._looked_at >= at_most_old:
-                await self.place.check()
+                await self.file.check()
                 await self._check_identity()
                 has_asked = self._document is not None and await self._log_changes()
                 self._looked_at = time.monotonic()
@@ -157,7 +157,7 @@ class ChangeFeed:
                 has_asked = True
             if has_asked:
                 self._beside = await status_of(self._journal)
-            self._tell(**self._beside)
+            self._change_status(**self._beside)
             return has_asked
 
     async def _check_identity(self) -> None:
@@ -221,9 +221,9 @@ class ChangeFeed:
                 # What no look has found, such as a row that was committed very late: open pages get it, too.
                 self._add([row for row in rows if row.number not in self._figures])
             self._figures.count(rows)
-        document.add_line(json.dumps({"position": self.log.mark(position)}))
+        document.add_line(json.dumps({"position": self.log.event_id(position)}))
 
-    def _tell(self, **status: Any) -> None:
+    def _change_status(self, **status: Any) -> None:
         before, self.status = self.status, {**self.status, **status}
         if self.status != before:
             self.log.wake()

@@ -13,18 +13,18 @@ from agentjobs_async.batch._learning import known_histories
 from agentjobs_async.batch._monitoring import owners_of, unseen_for
 from agentjobs_async.batch._store.rows import TO
 
-__all__ = ["Place", "TimeLeft", "status_of"]
+__all__ = ["OpenedFile", "TimeLeft", "status_of"]
 
 _AGES: Final = [0, *(round(10 * 1.15**step) for step in range(53))]
 """Ages of jobs in seconds, up to 4 h: nothing is known of older ones, and words say no more than such steps."""
 _FRESH_SECONDS: Final = 20.0  # for which words serve: a history of 200 durations changes slowly
 
 
-class Place:
-    """Where the file of a journal was at first: nothing else that lies there now is read or changed.
+class OpenedFile:
+    """The file that was opened as a journal: no other file at its path is read or changed.
 
     Args:
-        journal: The journal; one in a database is where it is.
+        journal: The journal; one in a database has no file.
     """
 
     def __init__(self, journal: Journal) -> None:
@@ -43,7 +43,7 @@ class Place:
         self._first = self._first or found
         if found != self._first:
             what = "was moved or removed" if found is None else "was replaced by another journal"
-            words = "the page shows what it held until then; serve the journal from where it is now"
+            words = "the page shows what it had until then; serve the journal from where it is now"
             raise JournalError(f"{self._journal.name} {what}: {words}", "moved")
 
 
