@@ -86,7 +86,7 @@ class Ending:
         return code
 
     def last_words(self) -> None:
-        """Show, before a second signal ends the process, what no other place tells."""
+        """Show, before a second signal ends the process, what nothing else shows."""
         for ref in self.jobs.unrecorded if self.journal._opened.is_at_location else self.jobs.all:
             self.context.screen.write_unbuffered(
                 f"{ref.to_token()} was created, and the journal may not have it: keep this."

@@ -102,8 +102,8 @@ def _seconds_by_slots(to_create: int, active: Sequence[float], max_active: int, 
     last_active = max(active, default=0.0)
     if not to_create:
         return last_active
-    rounds, place = divmod(to_create - 1, max_active)  # of the last item, whose slot may be free at first
-    later = place - (max_active - len(active))
+    rounds, slot = divmod(to_create - 1, max_active)  # of the last item; its slot may be free at first
+    later = slot - (max_active - len(active))
     first_free = active[later] if later >= 0 else 0.0
     return max(first_free + (rounds + 1) * job_seconds, last_active)
 

@@ -37,8 +37,8 @@ unknown, failed, rejected, refused (the input), timed_out,
 active, sending, planned, abandoned, archived or completed.
 """
 _ITEM_LINES: Final = """
-The number of an item is its place in the journal; the summary counts all
-items of the journal. An ended line has the times of its item, its polls and
+The number of an item is that of its row in the journal; the summary counts
+all items of the journal. An ended line has the times of its item, its polls and
 tries, and a "context" if it has one: the fields of its record that are
 neither key nor part of the prompt. An item
 that is refused before it is planned has an ended line with number null.
@@ -87,7 +87,7 @@ def command(name: str, page: str, example: str) -> Callable[[Callable[..., int]]
 class _Command(click.Command):
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; no file that an option names to be written is the journal, or the input that is read."""
-        journal = ctx.params.get("place") or ctx.params.get("journal")
+        journal = ctx.params.get("location") or ctx.params.get("journal")
         read = ctx.params.get("file")
         for parameter in self.params:
             file = ctx.params.get(parameter.name or "")

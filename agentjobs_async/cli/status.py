@@ -79,17 +79,17 @@ async def _show(context: Context, given: str, where: Where, *, as_json: bool, is
         elif is_summary:
             screen.json_lines([_as_json(counts)])
         if found is not None:
-            _show_found(screen, found, where, _place(journal, given), as_json=as_json)
+            _show_found(screen, found, where, _location(journal, given), as_json=as_json)
         if not as_json and counts[State.PLANNED] and (rate := (await journal.limits()).create_rate) is not None:
             screen.notice(rate_notice(rate))
         if journal.moved_to is not None:
             screen.notice(f"This journal was moved to {journal.moved_to}, and can only be read.")
         elif not as_json and not is_live:
-            await _show_ways_on(context, journal, _place(journal, given), counts)
+            await _show_ways_on(context, journal, _location(journal, given), counts)
     return exit_code(outcomes_of(counts))
 
 
-def _place(journal: Journal, given: str) -> str:
+def _location(journal: Journal, given: str) -> str:
     """Return the journal as a command names it: as it was given, or without the password that a URL may hold."""
     return journal.address if journal.is_shared else given
 
@@ -111,7 +111,7 @@ async def _show_head(
     _show_workers(screen, workers or ())
 
 
-async def _show_ways_on(context: Context, journal: Journal, place: str, counts: Mapping[State, int]) -> None:
+async def _show_ways_on(context: Context, journal: Journal, location: str, counts: Mapping[State, int]) -> None:
     """Show what settles, continues or retries items."""
     screen = context.screen
     service = await journal._store.service()
@@ -119,12 +119,12 @@ async def _show_ways_on(context: Context, journal: Journal, place: str, counts: 
     if service == EMULATOR:
         show_lost_jobs(screen, counts[State.ACTIVE])
     if counts[State.UNKNOWN]:
-        show_unknown(screen, await journal.unknown(), place)
+        show_unknown(screen, await journal.unknown(), location)
     if open_in(counts):
         screen.notice("No process works on it; continue with:")
-        screen.command(f"  {resume_command(place, options)}")
+        screen.command(f"  {resume_command(location, options)}")
     else:
-        show_retry(screen, place, sum(counts[state] for state in FAILED), options)
+        show_retry(screen, location, sum(counts[state] for state in FAILED), options)
 
 
 @frozen
@@ -151,7 +151,7 @@ async def _found(journal: Journal, where: Where) -> _Found:
     return _Found(rows, await journal._store.count(where))
 
 
-def _show_found(screen: Screen, found: _Found, where: Where, place: str, *, as_json: bool) -> None:
+def _show_found(screen: Screen, found: _Found, where: Where, location: str, *, as_json: bool) -> None:
     """Write the items, and if they are not all, how many there are and what writes all."""
     if as_json:
         screen.json_lines(map(document, found.rows))
@@ -161,7 +161,7 @@ def _show_found(screen: Screen, found: _Found, where: Where, place: str, *, as_j
         screen.notice("No item meets the filters.")
     if found.number > len(found.rows):
         screen.notice(f"{len(found.rows):,} of {found.number:,} are shown; all items are written by:")
-        screen.command(f"  {export_command(place)}")
+        screen.command(f"  {export_command(location)}")
 
 
 def _show_workers(screen: Screen, workers: Sequence[OwnerState]) -> None:

@@ -15,10 +15,10 @@ def _poll_often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def state_directory(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where runs keep journals of their own; children inherit it. No test writes to the home directory."""
-    place = tmp_path_factory.mktemp("state")
-    monkeypatch.setenv("XDG_STATE_HOME", str(place))
-    return place / "agentjobs"
+    """Where runs have journals of their own; children inherit it. No test writes to the home directory."""
+    directory = tmp_path_factory.mktemp("state")
+    monkeypatch.setenv("XDG_STATE_HOME", str(directory))
+    return directory / "agentjobs"
 
 
 @pytest.fixture

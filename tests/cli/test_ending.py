@@ -131,7 +131,7 @@ def test_a_journal_that_can_not_be_read(
 def test_in_place(path: Path) -> None:
     """A journal knows whether its file is still where it was, a lock that is gone apart."""
 
-    async def places() -> list[bool]:
+    async def is_at_location() -> list[bool]:
         async with Journal.open(path) as journal:
             found = [journal._opened.is_at_location]
             remove(Path(f"{path}.lock"))
@@ -142,7 +142,7 @@ def test_in_place(path: Path) -> None:
                 found.append(journal._opened.is_at_location)
         return found
 
-    assert asyncio.run(places()) == [True, True, False, False]
+    assert asyncio.run(is_at_location()) == [True, True, False, False]
 
 
 def test_failed_items_are_offered_again(service: EmulatorThread, path: Path, capsys: Captured) -> None:

@@ -65,7 +65,7 @@ def test_get_shows_the_job(service: EmulatorThread, capsys: Captured) -> None:
 
 
 def test_a_job_as_json(service: EmulatorThread, capsys: Captured) -> None:
-    """With `--json` a job has the names and times of an item, and its number is its place in a journal alone."""
+    """With `--json` a job has the names and times of an item, and no number, which a journal alone gives."""
     service.live("archived")
     assert main(["create", "--json", "Tidy up"]) == 0
     created = json.loads(capsys.readouterr().out)

@@ -286,7 +286,7 @@ def test_limits_in_the_journal(service: EmulatorThread, prompts: Path, db: str, 
 
 def test_rate_of_each_project(service: EmulatorThread, prompts: Path, db: str) -> None:
     """A rate counts each project for itself, unless it is said to hold for all of them together."""
-    lines = [{"key": f"{project}-{place}", "prompt": "x", "project": project} for project in "ab" for place in "12"]
+    lines = [{"key": f"{project}-{number}", "prompt": "x", "project": project} for project in "ab" for number in "12"]
     prompts.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     assert main(["run", "--file", str(prompts), "--create-rate", "2/d", "--journal", db]) == 0
     arguments = ["run", "--file", str(prompts), "--create-rate", "2/d/all", "--journal", f"{db}.all"]
@@ -362,28 +362,28 @@ def test_live_view_until_the_end(service: EmulatorThread, prompts: Path, db: str
 
 def test_status_on_a_read_only_disk(service: EmulatorThread, tmp_path: Path) -> None:
     """A journal where nothing can be written is refused with what to do; a copy has all of a crashed run."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    db = str(place / "run.db")
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    db = str(disk / "run.db")
     service.live(duration=3600)
     with Child("run", "--yes", "a", "b", "--journal", db, env=service.environment) as child:
         service.wait_for_polls(2)
         child.send(signal.SIGKILL)
         child.ended()
     Path(f"{db}-shm").unlink()
-    for file in place.iterdir():
+    for file in disk.iterdir():
         file.chmod(0o444)
-    place.chmod(0o555)
-    before = sorted(place.iterdir())
+    disk.chmod(0o555)
+    before = sorted(disk.iterdir())
     with Child("status", "--journal", db, before=without_power) as child:
         assert child.ended() == 4
     assert "copy run.db, and run.db-wal if there is one, to another directory" in child.stderr
-    assert sorted(place.iterdir()) == before
+    assert sorted(disk.iterdir()) == before
     with Child("resume", "--journal", db, env=service.environment, before=without_power) as child:
         assert child.ended() == 4
     assert "run.db: the file can't be written" in child.stderr
-    place.chmod(0o755)
-    copies = shutil.copytree(place, tmp_path / "copies")
+    disk.chmod(0o755)
+    copies = shutil.copytree(disk, tmp_path / "copies")
     with Child("status", "--journal", str(copies / "run.db"), "--summary") as child:
         assert (child.ended(), child.stdout) == (4, "2 active\n")
 

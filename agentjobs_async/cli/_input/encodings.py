@@ -9,7 +9,7 @@ from agentjobs_async import InvalidInputError
 from agentjobs_async._text import one_line
 
 LINE_END: Final = re.compile("\r\n|\r|\n")
-_MARKS: Final = {  # that of UTF-32 first: it begins as that of UTF-16
+_BYTE_ORDER_MARKS: Final = {  # that of UTF-32 first: it begins as that of UTF-16
     codecs.BOM_UTF32_LE: "utf-32",
     codecs.BOM_UTF32_BE: "utf-32",
     codecs.BOM_UTF16_LE: "utf-16",
@@ -49,7 +49,7 @@ def undecodable_line(data: bytes, encoding: str) -> int | None:
         text = decoded(data, encoding)
     except UnicodeDecodeError as error:
         text = error.object[: error.start].decode(encoding, "replace") + "\0"
-    except UnicodeError:  # some encodings name no place
+    except UnicodeError:  # some encodings name no position
         text = "\0"
     before, nul, _ = text.partition("\0")
     return 1 + len(LINE_END.findall(before)) if nul else None
@@ -66,9 +66,9 @@ def likely_encoding(data: bytes) -> str | None:
 
 
 def _candidates(data: bytes) -> Sequence[str]:
-    marked = next((name for mark, name in _MARKS.items() if data.startswith(mark)), None)
-    if marked is not None:
-        return [marked]
+    by_its_mark = next((name for mark, name in _BYTE_ORDER_MARKS.items() if data.startswith(mark)), None)
+    if by_its_mark is not None:
+        return [by_its_mark]
     if b"\0" in data:  # one half of each letter of ASCII
         return ["utf-16-le" if data[1::2].count(0) > data[::2].count(0) else "utf-16-be"]
     is_partly_utf_8 = not data.decode("utf-8", "ignore").isascii()

@@ -317,14 +317,14 @@ def journal_argument(words: str, example: str | None, *, exists: bool = True) ->
         exists: Whether it must exist.
     """
 
-    def named(place: str | None, journal: str | None) -> Mapping[str, Any]:
-        found = place or journal
+    def named(location: str | None, journal: str | None) -> Mapping[str, Any]:
+        found = location or journal
         if found is None and example is not None:
             raise InvalidInputError(f"give the journal: {example}")
         return {"journal": _existing(found) if exists and found is not None else found}
 
-    argument = click.argument("place", metavar="[FILE|URL]", required=False, type=TEXT)
-    return joined({"place": argument, "journal": journal_option(words, required=False)}, named)
+    argument = click.argument("location", metavar="[FILE|URL]", required=False, type=TEXT)
+    return joined({"location": argument, "journal": journal_option(words, required=False)}, named)
 
 
 def journal_before_keys(example: str, keys: str) -> Callable[[Command], Command]:

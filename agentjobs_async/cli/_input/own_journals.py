@@ -30,9 +30,9 @@ def directory() -> Path:
 
 
 def is_own(journal: str) -> bool:
-    """Return whether a run without `--journal` made a journal, by its place and name."""
-    place = Path(journal).resolve()
-    return place.match(f"{_PREFIX}*{_SUFFIX}") and place.parent == directory().resolve()
+    """Return whether a run without `--journal` made a journal, by its directory and name."""
+    path = Path(journal).resolve()
+    return path.match(f"{_PREFIX}*{_SUFFIX}") and path.parent == directory().resolve()
 
 
 def left_journals() -> list[Path]:
@@ -57,16 +57,16 @@ def new_journal(*, temporary: bool) -> Iterator[str]:
         with TemporaryDirectory(prefix="agentjobs-") as temporary_directory:
             yield str(Path(temporary_directory) / f"run{_SUFFIX}")
         return
-    place = directory()
+    parent = directory()
     name = f"{_PREFIX}{datetime.now(UTC):%Y%m%d-%H%M%S-%f}-{secrets.token_hex(3)}{_SUFFIX}"
     defect = None
     try:
-        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        defect = _unusable(f"{place}: {error.strerror}")
+        defect = _unusable(f"{parent}: {error.strerror}")
     if defect is not None:
         raise defect
-    yield str(place / name)
+    yield str(parent / name)
 
 
 @asynccontextmanager

@@ -158,7 +158,7 @@ def prompts_of(
     for number, record in enumerate(records, 1):
         item = _item(record, str(number), key, filled, allow_empty=allow_empty)
         if isinstance(item, str):
-            invalid.append(InvalidPrompt(record.place, item))
+            invalid.append(InvalidPrompt(record.position, item))
         elif item.key in items:
             invalid.append(InvalidPrompt(item.key, repeated_key(record, firsts[item.key]), key=item.key))
         else:

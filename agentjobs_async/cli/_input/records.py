@@ -29,13 +29,13 @@ class Record:
     """One record of an input.
 
     Attributes:
-        place: Where it is, such as `line 7`.
+        position: Where it is, such as `line 7`.
         fields: Its fields by their names; of a table it has all columns, a missing cell as `None`, and the cells beyond
             the last column as `column 4` and so on; a plain line is a text; `None` if it cannot be read.
         defect: Why it cannot be sent; empty if it can.
     """
 
-    place: str
+    position: str
     fields: Mapping[str, Any] | str | None
     defect: str = ""
 
@@ -206,16 +206,16 @@ def _repeated(names: Sequence[str]) -> str:
     return one_line(next(name for at, name in enumerate(names) if name in names[:at]), _SHOWN)
 
 
-def _object(place: str, line: str) -> Record:
+def _object(position: str, line: str) -> Record:
     try:
         document = json.loads(line, object_pairs_hook=_members)
     except _RepeatedNameError as error:
-        return Record(place, None, str(error))
+        return Record(position, None, str(error))
     except (ValueError, RecursionError):
-        return Record(place, None, "it is no JSON")
+        return Record(position, None, "it is no JSON")
     if isinstance(document, dict):
-        return Record(place, document)
-    return Record(place, None, "it is no JSON object")
+        return Record(position, document)
+    return Record(position, None, "it is no JSON object")
 
 
 def _records_of_table(name: str, table: Table) -> list[Record]:
@@ -246,10 +246,11 @@ def _trimmed(cells: list[str], least: int) -> list[str]:
     return cells
 
 
-def _row(place: str, names: Sequence[str], cells: Sequence[str]) -> Record:
+def _row(position: str, names: Sequence[str], cells: Sequence[str]) -> Record:
     beyond = [f"column {number}" for number in range(len(names) + 1, len(cells) + 1)]
     fields = dict(zip_longest([*names, *beyond], cells))
-    return Record(place, fields, f"its number of cells is {len(cells)}, not {len(names)}" * (len(cells) != len(names)))
+    defect = "" if len(cells) == len(names) else f"its number of cells is {len(cells)}, not {len(names)}"
+    return Record(position, fields, defect)
 
 
 def suggestion(name: str, names: Iterable[str]) -> str:
@@ -260,8 +261,8 @@ def suggestion(name: str, names: Iterable[str]) -> str:
 
 
 def repeated_key(record: Record, first: Record) -> str:
-    """Return in words that a record has the key of an earlier one, each by its place."""
-    return f"{record.place} repeats the key of {first.place}"
+    """Return in words that a record has the key of an earlier one, each by its position."""
+    return f"{record.position} repeats the key of {first.position}"
 
 
 def _name(file: str) -> str:

@@ -63,8 +63,8 @@ def _opened(file: str) -> Iterator[TextIO]:
     found = None
     with suppress(FileNotFoundError):
         found = Path(file).stat()
-    if found is not None and (place := _in_place(file, found)) is not None:
-        with _text(place) as stream:
+    if found is not None and (written := _in_place(file, found)) is not None:
+        with _text(written) as stream:
             yield stream
         return
     target = Path(os.path.realpath(file))
@@ -83,8 +83,8 @@ def _opened(file: str) -> Iterator[TextIO]:
         raise
 
 
-def _text(place: str | int) -> TextIO:
-    return open(place, "w", encoding="utf-8", errors="backslashreplace", newline="\n")  # noqa: PTH123 - it may be a descriptor
+def _text(file: str | int) -> TextIO:
+    return open(file, "w", encoding="utf-8", errors="backslashreplace", newline="\n")  # noqa: PTH123 - it may be a descriptor
 
 
 def _in_place(file: str, found: os.stat_result) -> str | int | None:

@@ -82,7 +82,7 @@ def export_command(journal: str) -> str:
 
 
 def show_unknown(screen: Screen, rows: Sequence["JournalRow"], journal: str | None) -> None:
-    """Show unknown items, and the command that settles each; no command where `journal`, its place, is `None`."""
+    """Show unknown items, and the command that settles each; no command where `journal`, its location, is `None`."""
     shown = rows[:_MOST_UNKNOWN]
     if shown:
         screen.notice("May have started an agent; look at the project for a job of this time:")

@@ -22,7 +22,7 @@ from agentjobs_async.cli._output.tables import show_entries
 
 _LONGEST_LINE: Final = 200  # columns of a line without a terminal
 _LEAST_PROMPT: Final = 24  # columns
-_ORDER: Final = {outcome: place for place, outcome in enumerate(Outcome)}
+_ORDER: Final = {outcome: position for position, outcome in enumerate(Outcome)}
 
 
 class Lines(Protocol):

@@ -23,8 +23,8 @@ def read(prompts: list[str], file: str) -> Prompts:
     return prompts_of(prompts, file=file)
 
 
-def test_prompts_by_their_place(tmp_path: Path) -> None:
-    """Prompts without keys are known by their place."""
+def test_prompts_by_their_number(tmp_path: Path) -> None:
+    """Prompts without keys are known by their number."""
     prompts = read(["a"], written(tmp_path, "b\n\n{c\n"))
     assert prompts.items == (BatchItem("1", "a"), BatchItem("2", "b"), BatchItem("3", "{c"))
     assert prompts.invalid == ()

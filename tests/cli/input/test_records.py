@@ -17,7 +17,7 @@ from tests.cli.stage import Child, EmulatorThread
 def test_lines() -> None:
     """A file has one prompt per line, whatever ends it; blank lines don't count."""
     text = "one\r\n\n \t\n two \x0b\u2028half\rthree"
-    found = [(record.place, record.fields) for record in records_of("prompts.txt", text, "lines")]
+    found = [(record.position, record.fields) for record in records_of("prompts.txt", text, "lines")]
     assert found == [("line 1", "one"), ("line 4", " two \x0b\u2028half"), ("line 5", "three")]
 
 
@@ -107,7 +107,7 @@ def spreadsheet(encoding: str, delimiter: str, *, quoting: Any = csv.QUOTE_MINIM
 
 def further(records: list[Record], lines: int) -> list[Record]:
     """Return records that are so many lines further down."""
-    return [evolve(record, place=f"line {int(record.place[5:]) + lines}") for record in records]
+    return [evolve(record, position=f"line {int(record.position[5:]) + lines}") for record in records]
 
 
 ONE_COLUMN = 'has no column "id", but one column "id;title;body"'

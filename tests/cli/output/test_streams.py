@@ -164,7 +164,7 @@ def test_report_stays_json(service: EmulatorThread, db: str, capsys: Captured) -
 @pytest.mark.slow
 @pytest.mark.usefixtures("_on_github")
 def test_no_command_of_a_key(service: EmulatorThread, tmp_path: Path, capsys: Captured, db: str) -> None:
-    """In the log of a step no key, prompt, place or error gives a command."""
+    """In the log of a step no key, prompt, path or error gives a command."""
     service.live("failed", prompt="two ##[add-mask]b")
     records = [
         {"key": HOSTILE, "prompt": f"{HOSTILE}\n{HOSTILE}"},

@@ -34,8 +34,8 @@ def test_one_line_for_each(capsys: Captured) -> None:
     ]
     assert [line for line in lines if line != line.rstrip()] == []
     details = ("PULL", LINK, "no |", "HTTP 500")
-    places = [cell_len(line.partition(detail)[0]) for line, detail in zip([*lines[:3], lines[4]], details, strict=True)]
-    assert len(set(places)) == 1
+    starts = [cell_len(line.partition(detail)[0]) for line, detail in zip([*lines[:3], lines[4]], details, strict=True)]
+    assert len(set(starts)) == 1
 
 
 @pytest.fixture
