@@ -75,7 +75,7 @@ class RunDisplay:
             self._changes.run = run  # at once: no event has come yet
         self._expected.replace(await recent_durations(journal))
         await self._count(journal)
-        counting = asyncio.create_task(self._keep_counting(run, journal))
+        counting = asyncio.create_task(self._count_again_and_again(run, journal))
         try:
             async with self._screen.live_view(lambda width, height: live_lines(self._view(run), width, height)):
                 yield
@@ -107,15 +107,15 @@ class RunDisplay:
         if asked or isinstance(self._run.stats().paused_by, NotSentError | CreateOutcomeUnknownError):
             self._screen.notice(f"No answer from {base_url} so far; still trying.")
 
-    async def _keep_counting(self, run: Watched, journal: Journal) -> None:
-        took = 0.0
+    async def _count_again_and_again(self, run: Watched, journal: Journal) -> None:
+        seconds = 0.0
         while True:
-            await asyncio.sleep(max(_COUNT_SECONDS, _REST_PER_COUNT * took))
+            await asyncio.sleep(max(_COUNT_SECONDS, _REST_PER_COUNT * seconds))
             started = time.monotonic()
             with suppress(JournalError):  # the view keeps the old counts; the run itself reports the error
                 await self._count(journal)
                 await self._show_kept_slots(run.stats(), journal)
-            took = time.monotonic() - started
+            seconds = time.monotonic() - started
             self._show_life(run)
 
     async def _count(self, journal: Journal) -> None:

@@ -96,8 +96,8 @@ async def _emulate(context: Context, emulated: Emulator, port: int, speed: float
         else:
             if not quiet:
                 stack.enter_context(LogLines(context.screen, "agentjobs_async.testing").shown())
-            told = f"Emulator at {emulated.base_url}: jobs run {speed:g} times as fast; Ctrl-C stops it."
-            context.screen.notice(told)
+            words = f"Emulator at {emulated.base_url}: jobs run {speed:g} times as fast; Ctrl-C stops it."
+            context.screen.notice(words)
             for name, value in emulated.environment(EMULATED_PROJECT).items():
                 context.screen.raw_line(f"export {name}={value}")
             await context.interruption.stop_requested()

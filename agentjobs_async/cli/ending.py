@@ -194,7 +194,7 @@ class Ending:
     def _show_jobs(self, refs: Sequence[JobRef], reason: str) -> None:
         """Show why the journal is of no use, which jobs continue, and how to wait for them without it."""
         self.context.screen.notice(f"{reason}.")
-        show_jobs(self.context.screen, refs, self.to_wait, keep_ids=True)
+        show_jobs(self.context.screen, refs, self.to_wait, is_only_record=True)
 
 
 def tally(counts: Mapping[State, int]) -> str:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from agentjobs_async.batch import ActiveItem, BatchStats, JournalRow
 
 _SILENCE_SECONDS = 4.0  # longer than a healthy service takes for its first answer
-_FAILURES_TOLD = 2  # one failed poll alone is often over when it is read
+_FAILURES_SHOWN = 2  # one failed poll alone is often over when it is read
 
 
 class JobChanges:
@@ -54,7 +54,7 @@ class JobChanges:
                 self._polled(job)
             case PollFailed(ref, Exception() as error):
                 self._failures[ref] = self._failures.get(ref, 0) + 1
-                if self._failures[ref] == _FAILURES_TOLD:
+                if self._failures[ref] == _FAILURES_SHOWN:
                     self._on_change(Change("trouble", ref, error=described(error)))
             case WaitEnded(ref):
                 self._failures.pop(ref, None)
@@ -173,7 +173,7 @@ class Polls:
                 self._polls[job.ref] = poll_number, job.pr_link
             case PollFailed(error=NotSentError() | TransportError() | ServerError() | ProtocolError() as error):
                 self._failures += 1
-                self.trouble = error if self._failures >= _FAILURES_TOLD else None
+                self.trouble = error if self._failures >= _FAILURES_SHOWN else None
             case PollFailed(error=ResponseError()):
                 self._failures, self.trouble = 0, None
             case WaitEnded(ref, job):
@@ -194,7 +194,7 @@ class Polls:
 class SilenceHook:
     """A hook that calls `notice` once when the server has not answered anything for 4 s from the start on.
 
-    Creates that cannot be sent are tried again and again, and no other line would tell.
+    Creates that cannot be sent are tried again and again, and no other line would show it.
     """
 
     def __init__(self, notice: Callable[[], None]) -> None:
@@ -208,13 +208,13 @@ class SilenceHook:
 
 
 class OpenJobs:
-    """A hook that keeps the jobs that this run created or waited for, until they are seen to end."""
+    """A hook that knows the jobs that this run created or waited for, until they are seen to end."""
 
     def __init__(self) -> None:
         self._recorded: dict[JobRef, bool] = {}
 
     def __call__(self, event: Event, /) -> None:
-        """Keep a job, or drop it."""
+        """Add a job, or drop it."""
         match event:
             case JobCreated(job):
                 self._recorded[job.ref] = False

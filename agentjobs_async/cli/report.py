@@ -109,8 +109,8 @@ async def _write_to_screen(context: Context, journal: str, form: str, *, prompts
     async with Journal.open(journal, read_only=True) as opened:
         await write_report(opened, text, format=form, prompts=prompts)
     # An escape by `raw_text` would end a line's being JSON.
-    told = without_commands_in_json(text.getvalue()) if form == "jsonl" else text.getvalue()
-    context.screen.raw_text(told)
+    written = without_commands_in_json(text.getvalue()) if form == "jsonl" else text.getvalue()
+    context.screen.raw_text(written)
     return ExitCode.COMPLETED
 
 

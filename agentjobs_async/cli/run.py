@@ -230,7 +230,7 @@ class _Run:
         """Plan the prompts; show and return those that are refused."""
         try:
             invalid = await _planned(
-                self.context.screen, self.journal, prompts.items, self.session.project_id, keeps=not self.ending.is_own
+                self.context.screen, self.journal, prompts.items, self.session.project_id, lasts=not self.ending.is_own
             )
         except asyncio.CancelledError:
             if self.ending.is_own:  # nothing was sent, and the same command plans all of them again
@@ -247,12 +247,12 @@ class _Run:
                 self.ending.lines.end(Result(None, Outcome.REFUSED, prompt.key, error=prompt.words))
         fault: Exception | None = None
         try:
-            await self._take_results()
-        except Exception as error:  # noqa: BLE001 - whatever it is, what the journal holds is shown before
+            await self._show_results()
+        except Exception as error:  # noqa: BLE001 - whatever it is, what the journal has is shown before
             fault = error
         return await self.ending.show(invalid, fault)
 
-    async def _take_results(self) -> None:
+    async def _show_results(self) -> None:
         async with run_batch(self.session, (), journal=self.journal, **self.settings) as batch:
             await self.context.interruption.run_until_stop(self._show_each(batch), lambda: self._stop(batch))
 
@@ -271,7 +271,7 @@ class _Run:
 
 
 async def _planned(
-    screen: Screen, journal: Journal, items: Sequence[BatchItem], project_id: str | None, *, keeps: bool
+    screen: Screen, journal: Journal, items: Sequence[BatchItem], project_id: str | None, *, lasts: bool
 ) -> InvalidItems:
     """Plan all items and return the invalid ones; show the progress, in a log every 5 s.
 
@@ -280,7 +280,7 @@ async def _planned(
         journal: The open journal.
         items: The items to plan.
         project_id: The project of those that name none.
-        keeps: Whether the journal outlives a signal that stops the planning.
+        lasts: Whether the journal outlives a signal that stops the planning.
 
     Raises:
         CancelledError: A signal stopped it; the screen shows how many items are planned.
@@ -293,8 +293,8 @@ async def _planned(
                 invalid += await journal.add(items[at : at + _AT_ONCE], project_id=project_id)
                 progress.came_to(min(at + _AT_ONCE, len(items)))
     except asyncio.CancelledError:
-        kept = f"at least {progress.words}. The same command again plans the rest and continues"
-        screen.notice(f"Nothing was sent; {kept if keeps else 'no journal is kept'}.")
+        planned = f"at least {progress.words}. The same command again plans the rest and continues"
+        screen.notice(f"Nothing was sent; {planned if lasts else 'no journal is kept'}.")
         raise
     return invalid
 

@@ -22,9 +22,9 @@ from agentjobs_async.cli._input.own_journals import directory, left_journals
 from agentjobs_async.cli._output.hints import export_command, resume_command, show_lost_jobs, show_retry, show_unknown
 from agentjobs_async.cli._output.live import End, View, head_lines
 from agentjobs_async.cli._output.outcomes import Outcome, described, exit_code
-from agentjobs_async.cli._output.results import entry_of_row, outcomes_of
+from agentjobs_async.cli._output.results import outcomes_of, shown_row
 from agentjobs_async.cli._output.screen import Cell, Screen, Styled
-from agentjobs_async.cli._output.tables import show_entries
+from agentjobs_async.cli._output.tables import show_items
 from agentjobs_async.cli.display import longest_queue, recent_durations
 from agentjobs_async.cli.ending import tally
 from agentjobs_async.cli.estimates import Expected
@@ -156,7 +156,7 @@ def _show_found(screen: Screen, found: _Found, where: Where, location: str, *, a
     if as_json:
         screen.json_lines(map(document, found.rows))
     elif found.rows:
-        show_entries(screen, list(map(entry_of_row, found.rows)))
+        show_items(screen, list(map(shown_row, found.rows)))
     elif where != Where():
         screen.notice("No item meets the filters.")
     if found.number > len(found.rows):

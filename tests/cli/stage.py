@@ -39,7 +39,7 @@ CAP_DAC_OVERRIDE = 1
 
 
 def without_power() -> None:
-    """Take the right to write where permissions forbid it, which root has, from this process."""
+    """Remove the right to write where permissions forbid it, which root has, from this process."""
     libc, of_this_process = ctypes.CDLL(None), (ctypes.c_uint32 * 2)(CAPABILITIES_VERSION, 0)
     capabilities = (ctypes.c_uint32 * 6)()
     assert libc.capget(of_this_process, capabilities) == 0
@@ -68,7 +68,7 @@ def lasting_emulator() -> None:
 
 
 def impatience() -> None:
-    """Let a server that does not answer be told at once."""
+    """Let a server that does not answer be shown at once."""
     hooks._SILENCE_SECONDS = 0.0
 
 
@@ -161,8 +161,8 @@ class EmulatorThread:
 def environment(extra: Mapping[str, str] = {}) -> dict[str, str]:
     """Return the environment of a child: nothing of ours that the machine may have set, but `extra`; empty is unset."""
     foreign = ("AGENTJOBS_", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "TERM")
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
-    wanted = {**kept, "PYTHONPATH": str(ROOT), "TERM": "xterm-256color", **extra}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
+    wanted = {**inherited, "PYTHONPATH": str(ROOT), "TERM": "xterm-256color", **extra}
     return {name: value for name, value in wanted.items() if value or name != "TERM"}
 
 

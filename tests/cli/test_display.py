@@ -36,7 +36,7 @@ from tests.polled import REF
 
 
 async def test_queue_of_the_rate(db: str) -> None:
-    """A rate per project is held against the project with the most planned items, another against all of them."""
+    """A rate per project counts for the project with the most planned items, another for all of them."""
     async with Journal.open(db) as journal:
         await journal.add([BatchItem(f"a{number}", "x", "docs") for number in range(3)])
         await journal.add([BatchItem(f"b{number}", "x", "api") for number in range(2)])
@@ -85,12 +85,12 @@ async def test_a_log_that_is_silent(db: str, capsys: Captured, monkeypatch: pyte
         async with display.shown(run, journal):
             display._show_life(run)
             assert display._to_create == 1
-    told = capsys.readouterr().err
-    assert " 0 %: 3 planned; no estimate of the end yet\n" in told
+    printed = capsys.readouterr().err
+    assert " 0 %: 3 planned; no estimate of the end yet\n" in printed
 
 
 def test_no_end_while_the_service_is_gone() -> None:
-    """No end is told while creates are held back by more than a 429, nor while polls fail."""
+    """No end is shown while creates are held back by more than a 429, nor while polls fail."""
     for paused_by, is_known in (
         (None, True),
         (RateLimitedError(429), True),
@@ -121,8 +121,8 @@ def test_silence_of_the_server(capsys: Captured) -> None:
         display = RunDisplay(screen(), ItemLines(screen()))
         display._run = OneItem(state, paused_by)
         display.show_silence("http://127.0.0.1:9")
-        told = capsys.readouterr().err
-        assert told.count("No answer from http://127.0.0.1:9 so far") == notices, (state, paused_by)
+        printed = capsys.readouterr().err
+        assert printed.count("No answer from http://127.0.0.1:9 so far") == notices, (state, paused_by)
 
 
 class OneItem:

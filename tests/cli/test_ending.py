@@ -44,7 +44,7 @@ def remove(path: Path) -> None:
 
 @pytest.mark.parametrize("lost", ["journal", "content", "log"])
 def test_the_journal_is_removed(service: EmulatorThread, path: Path, lost: str) -> None:
-    """When the journal does not have all, the jobs in hand are told by a command that works, and none is made."""
+    """When the journal does not have all, the jobs in hand are shown by a command that works, and none is made."""
     with two_of_three(service, path) as child:
         if lost == "log":
             Path(f"{path}-wal").unlink()
@@ -66,7 +66,7 @@ def test_the_journal_is_removed(service: EmulatorThread, path: Path, lost: str) 
 
 
 def test_the_journal_goes_while_it_is_needed(service: EmulatorThread, path: Path) -> None:
-    """A create that would come next is not sent; the error and the jobs in hand are told."""
+    """A create that would come next is not sent; the error and the jobs in hand are shown."""
     take_an_hour(service)
     arguments = ("run", "--yes", "a", "b", "c", "--journal", str(path), "--max-active", "2", "--json")
     with Child(*arguments, env=service.environment) as child:
@@ -94,7 +94,7 @@ def test_an_emulated_run(path: Path) -> None:
 
 
 def test_a_second_signal_tells_ids(service: EmulatorThread, path: Path) -> None:
-    """When a second signal ends a run, the ids that its removed journal does not have are told first."""
+    """When a second signal ends a run, the ids that its removed journal does not have are shown first."""
     service.inject("hang", prompt="b")
     with two_of_three(service, path, polled=1) as child:
         remove(path)
@@ -108,7 +108,7 @@ def test_a_second_signal_tells_ids(service: EmulatorThread, path: Path) -> None:
 def test_a_journal_that_can_not_be_read(
     service: EmulatorThread, path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A journal that can't be read at the end is offered for later, and the run's own error is told."""
+    """A journal that can't be read at the end is offered for later, and the run's own error is shown."""
 
     async def gone(_: object) -> None:
         await asyncio.sleep(0)
@@ -121,10 +121,10 @@ def test_a_journal_that_can_not_be_read(
 
     monkeypatch.setattr(RowStore, "record_created", broken)
     assert main(["run", "a", "--journal", str(path)]) == 4
-    told = capsys.readouterr().err
-    assert "The journal can't be read.\n1 job continues remotely. Keep the id; wait for it with:" in told
-    assert "When the journal can be read again, resume with:" in told
-    assert f"Error: no room; the job of '1' is docs~.{service.job_ids[0]}" in told.splitlines()[-1]
+    printed = capsys.readouterr().err
+    assert "The journal can't be read.\n1 job continues remotely. Keep the id; wait for it with:" in printed
+    assert "When the journal can be read again, resume with:" in printed
+    assert f"Error: no room; the job of '1' is docs~.{service.job_ids[0]}" in printed.splitlines()[-1]
     assert service.emulator.agents_started.total() == 1
 
 
@@ -150,9 +150,9 @@ def test_failed_items_are_offered_again(service: EmulatorThread, path: Path, cap
     service.live("failed", prompt="b")
     service.inject("400", prompt="c")
     assert main(["run", "--yes", "a", "b", "c", "--journal", str(path)]) == 1
-    told = capsys.readouterr().err
-    assert told.count("2 failed; try them again with:\n") == 1
-    command = told.splitlines()[-1].split()
+    printed = capsys.readouterr().err
+    assert printed.count("2 failed; try them again with:\n") == 1
+    command = printed.splitlines()[-1].split()
     service.live(prompt="b")
     with Child(*command[command.index("resume") :], env=service.environment) as again:
         assert again.ended() == 0

@@ -38,12 +38,12 @@ def state_of(url: str, key: str) -> Any:
 def test_submit_and_work(
     service: EmulatorThread, prompts: Path, url: str, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
-    """What is submitted is worked off by a worker, which tells each end, and ends with the code of the signal."""
+    """What is submitted is worked off by a worker, which shows each end, and ends with the code of the signal."""
     monkeypatch.setenv("AGENTJOBS_JOURNAL", url)  # so that no password is among the arguments
     assert main(["submit", "--file", str(prompts), "--max-active", "2", "--create-rate", "100/s"]) == 0
-    told = capsys.readouterr().err
+    printed = capsys.readouterr().err
     limits = "at most 2 active over all workers, at most 100 creates of each project in any span of 1 s"
-    assert told == f"3 submitted, 0 refused; {limits}.\n"
+    assert printed == f"3 submitted, 0 refused; {limits}.\n"
     assert main(["status", "--state", "planned", "--format", "jsonl"]) == 4
     assert [json.loads(line)["state"] for line in capsys.readouterr().out.splitlines()] == ["planned"] * 3
     assert service.emulator.requests == ()
@@ -65,17 +65,17 @@ def test_invalid_prompts_and_limits(prompts: Path, url: str, capsys: Captured) -
     )
     capsys.readouterr()
     assert submit(url, prompts, "--create-rate", "10/m") == 1
-    told = capsys.readouterr().err
-    assert "k0 refused: the key 'k0' is that of another prompt" in told
+    printed = capsys.readouterr().err
+    assert "k0 refused: the key 'k0' is that of another prompt" in printed
     limits = "at most 5 active over all workers, at most 10 creates of each project in any span of 60 s"
-    assert f"1 submitted, 2 refused; {limits}." in told
+    assert f"1 submitted, 2 refused; {limits}." in printed
     assert submit(url, prompts, "--create-rate", "none", "--max-active", "none", "--polls-per-second", "0.5") == 1
-    told = capsys.readouterr().err
-    assert "any number active over all workers, no limit of creates, at most 0.5 polls per second." in told
+    printed = capsys.readouterr().err
+    assert "any number active over all workers, no limit of creates, at most 0.5 polls per second." in printed
 
 
 def test_the_unknown_ones(service: EmulatorThread, prompts: Path, url: str, capsys: Captured) -> None:
-    """What nobody is sure of is settled on the command line, and a running worker takes it up by that."""
+    """What nobody is sure of is settled on the command line, and a running worker continues by that."""
     service.inject("500 agent=no x1", prompt="p1")
     assert submit(url, prompts, "--max-active", "1") == 0
     with Child("worker", "--journal", url, "--unknown-for", "0", env=service.environment) as worker:
@@ -94,9 +94,9 @@ def test_until_done(service: EmulatorThread, prompts: Path, url: str, capsys: Ca
     assert "The journal holds no items." in capsys.readouterr().err
     assert submit(url, prompts) == 0
     assert main(["worker", "--until-done", "--journal", url]) == 1
-    told = capsys.readouterr()
-    assert "1 failed, 2 completed" in told.err
-    assert "Stopped" not in told.err
+    printed = capsys.readouterr()
+    assert "1 failed, 2 completed" in printed.err
+    assert "Stopped" not in printed.err
     assert main(["worker", "--until-done", "--journal", url]) == 1
     assert service.emulator.agents_started == {"p0": 1, "p1": 1, "p2": 1}
 
@@ -104,9 +104,9 @@ def test_until_done(service: EmulatorThread, prompts: Path, url: str, capsys: Ca
 def test_run_and_resume(service: EmulatorThread, prompts: Path, url: str, capsys: Captured) -> None:
     """One machine runs and resumes on a database as on a file; the command that goes on shows no password."""
     assert main(["run", "--file", str(prompts), "--journal", url, "--limit", "1"]) == 4
-    told = capsys.readouterr().err
-    assert " resume 'postgresql+psycopg://postgres@" in told
-    assert SECRET not in told
+    printed = capsys.readouterr().err
+    assert " resume 'postgresql+psycopg://postgres@" in printed
+    assert SECRET not in printed
     assert main(["resume", "--journal", url]) == 0
     assert main(["plan", "--file", str(prompts), "--journal", url, "--project", "docs"]) == 0
     assert "0 would be sent" in capsys.readouterr().out
@@ -167,9 +167,9 @@ def test_a_server_that_is_not_there(prompts: Path, capsys: Captured) -> None:
     address = f"postgresql+psycopg://user:{SECRET}@127.0.0.1:1/work"
     for arguments in (["submit", "--file", str(prompts)], ["status"], ["resolve", "k0", "--send-again"]):
         assert main([*arguments, "--journal", address]) not in {0, 2}
-        told = capsys.readouterr().err
-        assert "journal 127.0.0.1/work: it can't be reached" in told
-        assert SECRET not in told
+        printed = capsys.readouterr().err
+        assert "journal 127.0.0.1/work: it can't be reached" in printed
+        assert SECRET not in printed
 
 
 def test_moving(service: EmulatorThread, url: str, db: str, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,17 +178,17 @@ def test_moving(service: EmulatorThread, url: str, db: str, capsys: Captured, mo
     monkeypatch.setenv("AGENTJOBS_JOURNAL", url)
     capsys.readouterr()
     assert main(["move", "--from", db]) == 0
-    told = capsys.readouterr().err
-    assert "3 items moved to PostgreSQL/test_" in told
-    assert "2 planned, 1 completed" in told
-    assert " resume 'postgresql+psycopg://postgres@" in told
+    printed = capsys.readouterr().err
+    assert "3 items moved to PostgreSQL/test_" in printed
+    assert "2 planned, 1 completed" in printed
+    assert " resume 'postgresql+psycopg://postgres@" in printed
     assert main(["resume", db]) == 4
-    told += capsys.readouterr().err
-    assert f"journal {db}: it was moved to postgresql+psycopg://postgres@" in told
+    printed += capsys.readouterr().err
+    assert f"journal {db}: it was moved to postgresql+psycopg://postgres@" in printed
     assert main(["status", db]) == 4
-    told += capsys.readouterr().err
-    assert "This journal was moved to postgresql+psycopg://postgres@" in told
-    assert SECRET not in told
+    printed += capsys.readouterr().err
+    assert "This journal was moved to postgresql+psycopg://postgres@" in printed
+    assert SECRET not in printed
     assert main(["resume", "--journal", url]) == 0
     assert service.emulator.agents_started == {"one": 1, "two words": 1, "three": 1}
 
@@ -217,10 +217,10 @@ def test_an_outage(capsys: Captured) -> None:
         POOL.warning("reconnection attempt in pool %r failed after %s sec", "pool-1", 300)
         fail(GONE)
         QUEUE.error("Side task heartbeat failed")
-    told = capsys.readouterr()
+    printed = capsys.readouterr()
     words = "The database can't be used (connection refused). The worker waits for it, and continues by itself."
-    assert " ".join(told.err[len("12:34:56 ") :].split()) == words
-    assert told.out == ""
+    assert " ".join(printed.err[len("12:34:56 ") :].split()) == words
+    assert printed.out == ""
 
 
 def test_another_outage(capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,58 +42,58 @@ class OneActive:
 
 
 def test_changes() -> None:
-    """A create and each new status are reported; a change of anything else is not, but the newest job is kept."""
-    told: list[Change] = []
-    changes = JobChanges(told.append)
+    """A create and each new status are reported; a change of anything else is not, but the newest job is known."""
+    reported: list[Change] = []
+    changes = JobChanges(reported.append)
     renamed, ended = evolve(JOB, model="another"), evolve(JOB, status="completed")
     changes(JobCreated(JOB, 0.1))
     changes(JobPolled(JOB, 1))
     changes(JobPolled(renamed, 2))
     assert changes.last_job(REF) is renamed
     changes(JobPolled(ended, 3))
-    assert told == [Change("created", REF, JOB), Change("status", REF, ended)]
+    assert reported == [Change("created", REF, JOB), Change("status", REF, ended)]
     changes.forget(REF)
     assert changes.last_job(REF) is None
 
 
 def test_first_status() -> None:
     """The first status of a job that was created elsewhere is reported."""
-    told: list[Change] = []
-    JobChanges(told.append)(JobPolled(JOB, 1))
-    assert told == [Change("status", REF, JOB)]
+    reported: list[Change] = []
+    JobChanges(reported.append)(JobPolled(JOB, 1))
+    assert reported == [Change("status", REF, JOB)]
 
 
 @pytest.mark.parametrize("waits", [True, False])
 def test_create_of_an_item(*, waits: bool) -> None:
     """The create of an item is reported once its job is recorded: when the wait begins, or with its end."""
-    told: list[Change] = []
+    reported: list[Change] = []
     row = JournalRow("k", "x", "docs", State.PLANNED, None, None, None, datetime.now(UTC), 1)
-    changes = ItemChanges(told.append)
+    changes = ItemChanges(reported.append)
     changes.run = OneActive(row)
     changes(JobCreated(JOB, 0.1))
-    assert told == []
+    assert reported == []
     if waits:
         changes(WaitStarted(REF))
     else:
         changes.end(REF, row)
-    assert told == [Change("created", REF, JOB, number=row.number, key=row.item_key, prompt=row.prompt)]
+    assert reported == [Change("created", REF, JOB, number=row.number, key=row.item_key, prompt=row.prompt)]
 
 
 def test_trouble() -> None:
     """Trouble is reported at the second failure in a row, and again only after a good answer."""
-    told: list[Change] = []
-    hook, error = JobChanges(told.append), TransportError("cut")
+    reported: list[Change] = []
+    hook, error = JobChanges(reported.append), TransportError("cut")
     hook(JobPolled(JOB, 1))
     hook(PollFailed(REF, asyncio.CancelledError(), 1))
     hook(PollFailed(REF, error, 1))
     hook(JobPolled(JOB, 2))
-    assert len(told) == 1
+    assert len(reported) == 1
     for poll in range(3):
         hook(PollFailed(REF, error, poll))
     hook(JobPolled(JOB, 6))
     hook(PollFailed(REF, error, 7))
     hook(PollFailed(REF, error, 8))
-    assert told[1:] == [Change("trouble", REF, error="cut; a read may be tried again")] * 2
+    assert reported[1:] == [Change("trouble", REF, error="cut; a read may be tried again")] * 2
 
 
 def test_a_service_that_is_gone() -> None:
@@ -116,7 +116,7 @@ def test_a_service_that_is_gone() -> None:
 
 @pytest.mark.looptime
 async def test_silence() -> None:
-    """Silence is told once, unless the server answered before; a create that was not sent is no answer."""
+    """Silence is shown once, unless the server answered before; a create that was not sent is no answer."""
     calls: list[str] = []
     not_sent = CreateFailed("docs", CreateOutcome.NOT_SENT, NotSentError("dns"))
     SilenceHook(lambda: calls.append("silent"))(not_sent)

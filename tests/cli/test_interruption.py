@@ -63,7 +63,7 @@ def said(child: Child) -> str:
 
 
 def test_the_printed_command_works(service: EmulatorThread) -> None:
-    """The command that a stopped run prints takes up the wait, and creates nothing."""
+    """The command that a stopped run prints continues the wait, and creates nothing."""
     service.live(duration=3600, job_id="b~'")
     environment = service.environment | {"AGENTJOBS_PROJECT_ID": "-docs"}
     with Child("run", "a", env=environment) as child:
@@ -172,7 +172,7 @@ def test_a_lookup_that_hangs(service: EmulatorThread) -> None:
 
 
 def test_the_terminal_is_closed(held: HeldEmulator, tmp_path: Path) -> None:
-    """A run whose terminal is closed takes the answers to its creates, as at SIGTERM, though it can write nothing."""
+    """A run whose terminal is closed waits for the answers to its creates, as at SIGTERM, though it cannot write."""
     journal = tmp_path / "run.db"
     arguments = ("run", *TEN, "--journal", str(journal))
     with Child(*arguments, env=held.environment("docs"), terminal=True, before=own_terminal) as child:
@@ -190,7 +190,7 @@ def test_a_second_hangup_changes_nothing(held: HeldEmulator, tmp_path: Path) -> 
         held.call(held.hold())
         agents = held.agents_started.total() + 10
         with Child("run", *TEN, "--journal", str(journal), env=held.environment("docs")) as child:
-            held.call(until(lambda: held.agents_started.total() == agents))  # noqa: B023 - awaited in this turn
+            held.call(until(lambda: held.agents_started.total() == agents))  # noqa: B023 - awaited in this iteration
             child.send(number).until_error("Stopping: up to 10 s").send(signal.SIGHUP)
             release(held)
             assert child.ended() == 128 + number

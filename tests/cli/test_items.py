@@ -1,4 +1,4 @@
-"""The journal as the first argument of the commands that take one."""
+"""The journal as the first argument of the commands that need one."""
 
 import json
 import re
@@ -26,11 +26,11 @@ def failed(service: EmulatorThread, tmp_path: Path, capsys: Captured) -> str:
 
 
 def test_journal_comes_first(failed: str, capsys: Captured) -> None:
-    """`retry` and `resolve` take the journal as their first argument, before keys and without."""
+    """`retry` and `resolve` read the journal as their first argument, before keys and without."""
     assert main(["retry", failed, "1"]) == 0
     assert main(["retry", failed, "--state", "failed"]) == 0
-    told = capsys.readouterr().err
-    assert told.count("1 item planned again") == 2
+    printed = capsys.readouterr().err
+    assert printed.count("1 item planned again") == 2
     assert main(["resolve", failed, "1", "--send-again"]) == 2
     assert "there is nothing to resolve" in capsys.readouterr().err
     assert main(["status", failed, "--summary"]) == 4

@@ -37,7 +37,7 @@ FAILURES = {
 
 
 def test_create_that_fails(service: EmulatorThread, capsys: Captured) -> None:
-    """A create that fails is told on one line, and its outcome gives the exit code."""
+    """A create that fails is shown on one line, and its outcome gives the exit code."""
     failed = {}
     for fault, (code, words) in FAILURES.items():
         service.inject(fault)
@@ -98,7 +98,7 @@ def test_get_hostile_text(service: EmulatorThread, capsys: Captured) -> None:
 
 
 def test_get_that_fails(service: EmulatorThread, capsys: Captured) -> None:
-    """A mistyped job is told on one line, and `get --timeout` bounds the one read."""
+    """A mistyped job is shown on one line, and `get --timeout` bounds the one read."""
     assert main(["get", "job_typo"]) == 4
     error = capsys.readouterr().err
     assert "HTTP 404: no such job" in error
@@ -271,7 +271,7 @@ def test_status_of_a_journal(tmp_path: Path, capsys: Captured) -> None:
 
 
 def test_status_before_the_first_answer(tmp_path: Path, capsys: Captured) -> None:
-    """While no job is active, nothing shows that the service answers, and no end is told."""
+    """While no job is active, nothing shows that the service answers, and no end is shown."""
     db = tmp_path / "run.db"
     asyncio.run(aged_journal(db, [7200.0] * 20))
     plan(str(db), BatchItem("new", "p", "docs"))

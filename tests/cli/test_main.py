@@ -22,13 +22,13 @@ def imported(package):
 found = []
 for missing, arguments, *_ in json.loads(sys.argv[1]):
     imported("agentjobs_async")
-    kept = imported(missing)
+    removed = imported(missing)
     sys.modules[missing] = None
-    with contextlib.redirect_stderr(io.StringIO()) as told, contextlib.redirect_stdout(io.StringIO()):
+    with contextlib.redirect_stderr(io.StringIO()) as written, contextlib.redirect_stdout(io.StringIO()):
         code = importlib.import_module("agentjobs_async.__main__").main(arguments)
     del sys.modules[missing]
-    sys.modules |= kept
-    found.append([code, told.getvalue()])
+    sys.modules |= removed
+    found.append([code, written.getvalue()])
 print(json.dumps(found))
 """
 """A program that calls the command line without one module after the other, and prints how that ends."""
@@ -55,10 +55,10 @@ def test_missing_libraries(tmp_path: Path) -> None:
     command = ("-W", "error", "-c", WITHOUT, json.dumps(rows))
     with Child(command=command, env={"AGENTJOBS_API_KEY": "secret"}, fresh=True) as child:
         assert child.ended() == 0, child.stderr
-    for (missing, arguments, code, words), (ended, told) in zip(rows, json.loads(child.stdout), strict=True):
-        assert ended == code, (missing, arguments, told)
-        assert told.startswith(words), (missing, arguments)
-        assert told == words or code != 2, (missing, arguments)
+    for (missing, arguments, code, words), (ended, written) in zip(rows, json.loads(child.stdout), strict=True):
+        assert ended == code, (missing, arguments, written)
+        assert written.startswith(words), (missing, arguments)
+        assert written == words or code != 2, (missing, arguments)
 
 
 def test_another_module_missing(monkeypatch: pytest.MonkeyPatch) -> None:

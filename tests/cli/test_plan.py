@@ -32,7 +32,7 @@ def test_plan(service: EmulatorThread, tmp_path: Path, capsys: Captured) -> None
 
 
 def test_a_plan_for_a_journal(tmp_path: Path, db: str, capsys: Captured) -> None:
-    """A journal knows items by their projects: an emulator's names that by itself, any other has to be told."""
+    """A journal knows items by their projects: an emulator's names that by itself, any other needs --project."""
     arguments = ["--file", table(tmp_path, 3), "--prompt", "Document {title}", "--journal", db]
     plan(db)
     assert main(["plan", *arguments]) == 2
@@ -66,7 +66,7 @@ def test_what_a_run_would_send(service: EmulatorThread, prompts: Path, db: str, 
 def test_what_would_be_tried_again(service: EmulatorThread, prompts: Path, db: str, capsys: Captured) -> None:
     """An item that is tried again would be sent once, and a failed one where a run would try it again.
 
-    Of a journal that was moved, which no run takes, nothing would be.
+    Of a journal that was moved, which no run continues, nothing would be.
     """
     service.live("failed", prompt="p1")
     service.live("failed", prompt="p2")
@@ -89,9 +89,9 @@ def test_hours_without_minutes(tmp_path: Path, capsys: Captured) -> None:
     assert main(arguments) == 0
     assert "takes" not in capsys.readouterr().out
     assert main([*arguments, "--create-rate", "100/h", "--price", "0.004"]) == 0
-    told = " ".join(capsys.readouterr().out.split())
-    assert "This takes at least 1 h: --create-rate 100/h decides. Begun now, it ends at the earliest on" in told
-    assert told.endswith("This costs 0.404: 0.004 for each job.")
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "This takes at least 1 h: --create-rate 100/h decides. Begun now, it ends at the earliest on" in printed
+    assert printed.endswith("This costs 0.404: 0.004 for each job.")
 
 
 def test_invalid_prompts_and_repeats(tmp_path: Path, capsys: Captured) -> None:

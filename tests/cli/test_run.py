@@ -28,7 +28,7 @@ HOSTILE = "\x1b]0;owned\x07"
 
 
 def test_run_and_run_again(service: EmulatorThread, prompts: Path, db: str, capsys: Captured) -> None:
-    """A run sends each item once, tells each end, and running again does nothing."""
+    """A run sends each item once, shows each end, and running again does nothing."""
     assert run(prompts, db) == 0
     written = capsys.readouterr()
     assert sorted(line.split(":")[0] for line in written.out.splitlines()) == [f"k{n} completed" for n in range(3)]
@@ -43,9 +43,9 @@ def test_invalid_prompts(service: EmulatorThread, prompts: Path, db: str, capsys
     with prompts.open("a") as file:
         file.write('{"key": "k1", "prompt": "again"}\n{"key": "bad", "prompt": " "}\n')
     assert run(prompts, db) == 1
-    told = capsys.readouterr().err
-    assert "k1 refused: line 4 repeats the key of line 2\nbad refused: prompt is blank" in told
-    assert told.endswith("3 completed\n2 refused, and not in the journal: see the beginning.\n")
+    printed = capsys.readouterr().err
+    assert "k1 refused: line 4 repeats the key of line 2\nbad refused: prompt is blank" in printed
+    assert printed.endswith("3 completed\n2 refused, and not in the journal: see the beginning.\n")
     assert len(service.emulator.agents_started) == 3
 
 
@@ -181,9 +181,9 @@ def test_status_of_what_was_left(db: str, capsys: Captured) -> None:
     assert (captured.out.startswith("The journal holds no items. If it is a copy, "), captured.err) == (True, "")
     plan(db, BatchItem("1", "p", "docs"))
     assert main(["status", db]) == 4
-    told = capsys.readouterr().err
-    assert told.startswith("No process works on it; continue with:\n  ")
-    assert told.endswith(f" resume {db}\n")
+    printed = capsys.readouterr().err
+    assert printed.startswith("No process works on it; continue with:\n  ")
+    assert printed.endswith(f" resume {db}\n")
     assert main(["status", db, "--format", "jsonl"]) == 4
     assert capsys.readouterr().err == ""
     owner = FileLock(Path(db))
@@ -197,17 +197,17 @@ def test_unknown_and_resolved(service: EmulatorThread, prompts: Path, db: str, c
     service.inject("reset:headers x1", prompt="p0")
     service.inject("500 agent=no x1", prompt="p1")
     assert run(prompts, db) == 4
-    told = capsys.readouterr().err
-    assert "2 unknown, 1 completed" in told
+    printed = capsys.readouterr().err
+    assert "2 unknown, 1 completed" in printed
     assert re.search(
         r"May have started an agent; look at the project for a job of this time:\n"
         rf"  k0, docs, sent {LOCAL_TIME}: p0\n  k1, docs, sent {LOCAL_TIME}: p1\nThen settle each by its job, ",
-        told,
+        printed,
     )
-    assert f" resolve {db} k0 --job JOB\n" in told
+    assert f" resolve {db} k0 --job JOB\n" in printed
     assert main(["resolve", db, "k0", "--job", "JOB"]) == 2
     assert "JOB stands for the job that you found" in capsys.readouterr().err
-    assert " resume " not in told
+    assert " resume " not in printed
     (job,) = [job.job_id for job in service.emulator.jobs.values() if job.prompt == "p0"]
     assert main(["resolve", "k0", "--journal", db, "--job", job]) == 0
     assert main(["resolve", "k1", "--journal", db, "--send-again"]) == 0
@@ -240,7 +240,7 @@ def test_many_unknown(service: EmulatorThread, db: str, capsys: Captured) -> Non
 def test_ids_that_the_journal_cannot_take(
     service: EmulatorThread, prompts: Path, db: str, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every id that can't be written down is told, not only that of the error which ends the run."""
+    """Every id that can't be written down is shown, not only that of the error which ends the run."""
 
     async def full(*_: object) -> bool:
         await asyncio.sleep(0)
@@ -248,9 +248,9 @@ def test_ids_that_the_journal_cannot_take(
 
     monkeypatch.setattr(RowStore, "record_created", full)
     assert run(prompts, db) == 4
-    told = capsys.readouterr().err
+    printed = capsys.readouterr().err
     for job in service.emulator.jobs.values():
-        assert f"the job of 'k{job.prompt[1:]}' is docs~.{job.job_id}" in told
+        assert f"the job of 'k{job.prompt[1:]}' is docs~.{job.job_id}" in printed
     assert len(service.emulator.jobs) >= 1
 
 
@@ -259,14 +259,14 @@ def test_the_way_on(prompts: Path, db: str, capsys: Captured) -> None:
     """The command that goes on has the settings of this run but its limits, which the journal keeps."""
     settings = ["--create-rate", "90/m", "--max-active", "7", "--timeout", "none", "--max-failures", "9"]
     assert main(["run", "--file", str(prompts), "--journal", db, "--limit", "1", *settings]) == 4
-    told = capsys.readouterr().err
-    assert "that the journal keeps" not in told
-    assert re.search(r"Resume with:\n  .* resume \S+run.db --base-url \S+ ", told)
-    assert told.splitlines()[-1].endswith(" --max-failures 9")
+    printed = capsys.readouterr().err
+    assert "that the journal keeps" not in printed
+    assert re.search(r"Resume with:\n  .* resume \S+run.db --base-url \S+ ", printed)
+    assert printed.splitlines()[-1].endswith(" --max-failures 9")
 
 
 def test_limits_in_the_journal(service: EmulatorThread, prompts: Path, db: str, capsys: Captured) -> None:
-    """What goes on with a journal takes its limits and says so; an option overrides one, and is kept."""
+    """What goes on with a journal uses its limits and says so; an option overrides one, and stays in it."""
     settings = ["--create-rate", "1/d", "--max-active", "7", "--unknown-for", "none", "--max-sending", "3"]
     with Child("run", "--file", str(prompts), "--journal", db, *settings, env=service.environment) as child:
         child.until(" completed").send(signal.SIGKILL)
@@ -278,14 +278,14 @@ def test_limits_in_the_journal(service: EmulatorThread, prompts: Path, db: str, 
     assert main(["status", db]) == 4
     assert "--create-rate 1/d: at most 1 create of each project in any span of 24 h.\n" in capsys.readouterr().err
     assert main(["resume", db, "--create-rate", "none", "--unknown-for", "600"]) == 0
-    told = capsys.readouterr().err
-    assert "With the limits that the journal keeps: 7 jobs at once, 600 s for each job, 3 creates in flight.\n" in told
+    shown = capsys.readouterr().err
+    assert "With the limits that the journal keeps: 7 jobs at once, 600 s for each job, 3 creates in flight.\n" in shown
     assert main(["plan", "a", "--journal", db, "--minutes", "60"]) == 0
     assert "This takes about 1 h: --max-active 7 decides." in capsys.readouterr().out
 
 
 def test_rate_of_each_project(service: EmulatorThread, prompts: Path, db: str) -> None:
-    """A rate counts each project for itself, unless it is said to hold for all of them together."""
+    """A rate counts each project for itself, unless it is said to be for all of them together."""
     lines = [{"key": f"{project}-{number}", "prompt": "x", "project": project} for project in "ab" for number in "12"]
     prompts.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     assert main(["run", "--file", str(prompts), "--create-rate", "2/d", "--journal", db]) == 0
@@ -311,10 +311,10 @@ def test_emulated_run_is_stopped(prompts: Path, db: str, capsys: Captured) -> No
     assert lost.startswith("The jobs of an earlier emulator ended with it (")
     assert command.endswith(f" resume {db} --emulator")
     assert main(["resume", "--emulator", db]) in {1, 4}
-    told = capsys.readouterr().err
-    assert "The jobs of an earlier emulator ended with it (" in told
-    assert "\nThe jobs of an earlier emulator ended with it; --retry-failed creates such jobs again" in told
-    assert "--base-url" not in told
+    printed = capsys.readouterr().err
+    assert "The jobs of an earlier emulator ended with it (" in printed
+    assert "\nThe jobs of an earlier emulator ended with it; --retry-failed creates such jobs again" in printed
+    assert "--base-url" not in printed
 
 
 def test_a_trial_goes_no_further(service: EmulatorThread, prompts: Path, db: str, capsys: Captured) -> None:
@@ -402,7 +402,7 @@ async def test_a_log_of_the_planning(capsys: Captured) -> None:
     """Without a terminal, a line every five seconds or more says how far planning is; invalid items are returned."""
     items = [BatchItem(str(number), "x") for number in range(1, 3_001)]
     journal: Any = SlowJournal()
-    assert [item.key for item, _ in await _planned(screen(), journal, items, "docs", keeps=True)] == [
+    assert [item.key for item, _ in await _planned(screen(), journal, items, "docs", lasts=True)] == [
         "1000",
         "2000",
         "3000",

@@ -81,10 +81,10 @@ def test_a_fleet(service: EmulatorThread, database: str, capsys: Captured) -> No
         service.wait_for_polls(2)  # an item without a job is not abandoned
         capsys.readouterr()
         assert main(["status", "--journal", database]) == 4
-        told = capsys.readouterr().out
-        assert "] 1 of 2 ended" in told
-        assert "1 failed" in told
-        assert "1 active" in told
+        printed = capsys.readouterr().out
+        assert "] 1 of 2 ended" in printed
+        assert "1 failed" in printed
+        assert "1 active" in printed
         assert main(["resolve", "2", "--abandon", "--journal", database]) == 0
         assert worker.ended() == 1
     assert main(["status", "--journal", database]) == 1
@@ -106,12 +106,12 @@ def test_a_file_that_was_left(tmp_path: Path, capsys: Captured) -> None:
 
     asyncio.run(plan())
     assert main(["status", str(journal)]) == 4
-    told = capsys.readouterr()
-    assert "No process works on it; continue with:" in told.err
-    assert "ends about" not in told.out
+    printed = capsys.readouterr()
+    assert "No process works on it; continue with:" in printed.err
+    assert "ends about" not in printed.out
     owner = FileLock(journal)
     assert main(["status", str(journal)]) == 4
-    told = capsys.readouterr()
-    assert "] 1 of 2 ended" in told.out
-    assert "No process" not in told.err
+    printed = capsys.readouterr()
+    assert "] 1 of 2 ended" in printed.out
+    assert "No process" not in printed.err
     owner.release()

@@ -115,7 +115,7 @@ async def count_of_retried(journal: "Journal", max_tries: int | None) -> int:
 
 
 def remove(journal: str) -> None:
-    """Remove one of these journals, and the files that SQLite and its owner keep beside it."""
+    """Remove one of these journals, and the files of SQLite and its owner beside it."""
     for suffix in BESIDE:
         with suppress(OSError):
             Path(f"{journal}{suffix}").unlink(missing_ok=True)

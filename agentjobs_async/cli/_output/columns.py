@@ -36,8 +36,8 @@ def cut_at_a_word(text: str, columns: int) -> str:
     if _is_plain(text) and len(text) <= columns:
         return text
     shown = shortened(text, max(columns, 0))
-    kept = len(shown) - len(_ELLIPSIS)
-    ends_with_a_word = one_line(text, LONGEST_LINE)[kept : kept + 1] == " "
+    length = len(shown) - len(_ELLIPSIS)
+    ends_with_a_word = one_line(text, LONGEST_LINE)[length : length + 1] == " "
     if columns_of(text) <= columns or " " not in shown.strip() or ends_with_a_word:
         return shown
     whole = f"{shown.rpartition(' ')[0].rstrip()}{_ELLIPSIS}"

@@ -25,7 +25,7 @@ def show_jobs(
     refs: Sequence[JobRef],
     options: Sequence[str] | None,
     *,
-    keep_ids: bool = False,
+    is_only_record: bool = False,
     is_in_doubt: bool = False,
 ) -> None:
     """Show which jobs continue remotely, and the command that waits for them.
@@ -35,7 +35,7 @@ def show_jobs(
         refs: The jobs.
         options: The options with which `agentjobs wait` reaches the same service; `None` for the emulator, which ends
             with the command.
-        keep_ids: Whether there is no other record of the jobs.
+        is_only_record: Whether the ids are recorded nowhere else.
         is_in_doubt: Whether one of them was never seen, and may not exist.
     """
     if not refs:
@@ -45,9 +45,9 @@ def show_jobs(
         return
     one = len(refs) == 1
     continuing = "1 job continues" if one else f"{len(refs)} jobs continue"
-    keep = f"Keep the {'id' if one else 'ids'}; wait" if keep_ids else "Wait"
+    wait = f"Keep the {'id' if one else 'ids'}; wait" if is_only_record else "Wait"
     doubt = f", if {'it exists' if one else 'they exist'}" if is_in_doubt else ""
-    screen.notice(f"{continuing} remotely{doubt}. {keep} for {'it' if one else 'them'} with:")
+    screen.notice(f"{continuing} remotely{doubt}. {wait} for {'it' if one else 'them'} with:")
     screen.command(f"  {wait_command([ref.to_token() for ref in refs], options)}")
 
 

@@ -12,13 +12,13 @@ from agentjobs_async.cli._output.results import (
     Result,
     change_document,
     detail_of,
-    entry_of_result,
     outcomes_in_words,
     result_document,
+    shown_result,
     summary_document,
 )
 from agentjobs_async.cli._output.screen import Screen, styled_status
-from agentjobs_async.cli._output.tables import show_entries
+from agentjobs_async.cli._output.tables import show_items
 
 _LONGEST_LINE: Final = 200  # columns of a line without a terminal
 _LEAST_PROMPT: Final = 24  # columns
@@ -70,8 +70,8 @@ class JobLines:
         elif not change.job.is_terminal:
             # The live view shows it as time passes: there, a line that stays would soon be wrong.
             left = None if self._screen.shows_live_view else change.left
-            told = [] if left is None else [f", ends in {left}"]
-            self._screen.line(token, " ", styled_status(shown_status(change.job.status)), *told)
+            end = [] if left is None else [f", ends in {left}"]
+            self._screen.line(token, " ", styled_status(shown_status(change.job.status)), *end)
 
     def end(self, result: Result) -> None:
         """Write the outcome, and the pull request or the error."""
@@ -80,9 +80,9 @@ class JobLines:
     def all_results(self, results: Sequence[Result]) -> None:
         """Write the table between empty lines, then how many ended in which way."""
         if results:
-            entries = [entry_of_result(result) for result in sorted(results, key=lambda result: _ORDER[result.outcome])]
+            in_order = sorted(results, key=lambda result: _ORDER[result.outcome])
             self._screen.line()
-            show_entries(self._screen, entries)
+            show_items(self._screen, list(map(shown_result, in_order)))
             self._screen.line()
             self._screen.line(outcomes_in_words(Counter(result.outcome for result in results)))
 

@@ -1,4 +1,4 @@
-"""What a command tells of an item or a job: its changes and its result, as a row of a table and as JSON."""
+"""What a command shows of an item or a job: its changes and its result, as a row of a table and as JSON."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping
@@ -8,7 +8,7 @@ from attrs import frozen
 
 from agentjobs_async import AgentJob, CreateOutcomeUnknownError, Estimate, JobRef, WaitTimeoutError
 from agentjobs_async.cli._output.outcomes import Outcome, advice_of, reason_of
-from agentjobs_async.cli._output.tables import Entry
+from agentjobs_async.cli._output.tables import ShownItem
 from agentjobs_async.report.items import COLUMNS, time_text, without_error
 from agentjobs_async.report.texts import link_or_none
 
@@ -84,7 +84,7 @@ def run_result(result: "BatchResult") -> Result:
     outcome = Outcome(result.outcome)
     is_recorded = row is not None and row.state.value == result.outcome.value
     recorded = row.error if row is not None and is_recorded else None  # the same, as every other output says it
-    is_told = isinstance(error, CreateOutcomeUnknownError | WaitTimeoutError)  # by the commands at the end
+    has_commands = isinstance(error, CreateOutcomeUnknownError | WaitTimeoutError)  # at the end: they say what to do
     return Result(
         None if row is None else row.number,
         Outcome.REFUSED if is_refused else outcome,
@@ -94,7 +94,7 @@ def run_result(result: "BatchResult") -> Result:
         None if job is None else job.status,
         None if job is None else job.pr_link,
         recorded or (None if error is None else reason_of(error)),
-        "" if error is None or is_told else advice_of(error),
+        "" if error is None or has_commands else advice_of(error),
         row,
     )
 
@@ -124,19 +124,19 @@ def outcomes_of(counts: "Mapping[State, int]", timed_out: Collection[Result] = (
     return +outcomes
 
 
-def entry_of_row(row: "JournalRow") -> Entry:
+def shown_row(row: "JournalRow") -> ShownItem:
     """Return the line of a table for an item as the journal has it."""
     name = row.item_key if row.tries == 1 else f"{row.item_key} (try {row.tries})"
-    return Entry(name, row.state, row.prompt, detail_of(row.state, row.error, row.pr_link, row.job_id))
+    return ShownItem(name, row.state, row.prompt, detail_of(row.state, row.error, row.pr_link, row.job_id))
 
 
-def entry_of_result(result: Result) -> Entry:
+def shown_result(result: Result) -> ShownItem:
     """Return the line of a table for a result: named by its key, and by its token without one."""
     token = None if result.ref is None else result.ref.to_token()
     again = f" (try {result.tries})" if result.tries > 1 else ""
     name = f"{result.key}{again}" if result.key is not None else token or f"prompt {result.number}"
     # A token that is the name already is no news.
-    return Entry(
+    return ShownItem(
         name,
         result.outcome,
         result.prompt or "",
@@ -145,7 +145,7 @@ def entry_of_result(result: Result) -> Entry:
 
 
 def detail_of(state: str, error: str | None, pr_link: str | None, job: str | None) -> str:
-    """Return what a line tells beside the state: what went wrong, else the pull request, else the job."""
+    """Return what a line shows beside the state: what went wrong, else the pull request, else the job."""
     if error is not None:
         return error
     if pr_link is not None:

@@ -10,11 +10,11 @@ from agentjobs_async.cli._output.screen import Cell, Line, Screen, styled_status
 
 _BESIDE: Final = 11  # columns of the longest state, and of the gap behind it
 _PROMPT_COLUMNS: Final = 40  # of a line without a terminal
-_LEAST_PROMPT: Final = 12  # columns: less of a prompt tells nothing
+_LEAST_PROMPT: Final = 12  # columns: less of a prompt says nothing
 
 
 @frozen
-class Entry:
+class ShownItem:
     """What a table shows of an item or a job.
 
     Attributes:
@@ -30,26 +30,26 @@ class Entry:
     detail: str
 
 
-def show_entries(screen: Screen, entries: Sequence[Entry]) -> None:
-    """Write a table of the entries: their keys, links and reasons are whole, their prompts are cut."""
+def show_items(screen: Screen, items: Sequence[ShownItem]) -> None:
+    """Write a table of items or jobs: their keys, links and reasons are whole, their prompts are cut."""
     if screen.width is None:
-        screen.table(("STATE", "KEY", "PROMPT", "PULL REQUEST OR REASON"), map(_in_one_line, entries))
+        screen.table(("STATE", "KEY", "PROMPT", "PULL REQUEST OR REASON"), map(_in_one_line, items))
         return
     room = max(screen.width - _BESIDE, _LEAST_PROMPT)
-    rows = (_in_two_lines(entry, room) for entry in entries)
+    rows = (_in_two_lines(item, room) for item in items)
     screen.table(("STATE\n", "KEY, PROMPT\nPULL REQUEST OR REASON"), rows, room)
 
 
-def _in_one_line(entry: Entry) -> tuple[Cell, ...]:
-    prompt = cut_at_a_word(entry.prompt, _PROMPT_COLUMNS)
-    state: Line = (styled_status(entry.state),)
-    return (state,), ((entry.name,),), ((prompt,),), ((entry.detail,),)
+def _in_one_line(item: ShownItem) -> tuple[Cell, ...]:
+    prompt = cut_at_a_word(item.prompt, _PROMPT_COLUMNS)
+    state: Line = (styled_status(item.state),)
+    return (state,), ((item.name,),), ((prompt,),), ((item.detail,),)
 
 
-def _in_two_lines(entry: Entry, room: int) -> tuple[Cell, ...]:
-    """Return the cells of a row: its state; its name and prompt in one line, and below them what there is to tell."""
-    state: Line = (styled_status(entry.state),)
-    left = room - columns_of(entry.name) - 2
-    prompt = f"  {cut_at_a_word(entry.prompt, left)}" if entry.prompt and left >= _LEAST_PROMPT else ""
-    first: Line = ((entry.name, "bold"), prompt)
-    return (state,), (first, (entry.detail,)) if entry.detail else (first,)
+def _in_two_lines(item: ShownItem, room: int) -> tuple[Cell, ...]:
+    """Return the cells of a row: its state; its name and prompt in one line, and its detail below them."""
+    state: Line = (styled_status(item.state),)
+    left = room - columns_of(item.name) - 2
+    prompt = f"  {cut_at_a_word(item.prompt, left)}" if item.prompt and left >= _LEAST_PROMPT else ""
+    first: Line = ((item.name, "bold"), prompt)
+    return (state,), (first, (item.detail,)) if item.detail else (first,)

@@ -26,8 +26,8 @@ def test_other_ways_to_say_a_rate() -> None:
 
 
 def test_what_a_rate_means() -> None:
-    """A rate is told as what it allows, with the rate that spaces as many creates evenly, and never allows more."""
-    told = {
+    """A rate is shown as what it allows, with the rate that spaces as many creates evenly, and never allows more."""
+    shown = {
         Rate(100, per=3600): "--create-rate 100/h: at most 100 creates of each project in any span of 1 h; 1/36s",
         Rate(20, per=60): "--create-rate 20/m: at most 20 creates of each project in any span of 60 s; 1/3s",
         Rate(7, per=3600): "--create-rate 7/h: at most 7 creates of each project in any span of 1 h; 1/515s",
@@ -38,7 +38,7 @@ def test_what_a_rate_means() -> None:
             "--create-rate 2/d/all: at most 2 creates of all projects together in any span of 24 h; 1/12h/all"
         ),
     }
-    assert unexpected({rate: f"{words} spaces them evenly." for rate, words in told.items()}, rate_notice) == {}
+    assert unexpected({rate: f"{words} spaces them evenly." for rate, words in shown.items()}, rate_notice) == {}
     alone = "--create-rate 1/36s: at most 1 create of each project in any span of 36 s."
     assert rate_notice(Rate(1, per=36)) == alone
 

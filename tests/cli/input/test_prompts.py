@@ -223,9 +223,9 @@ def test_a_spreadsheet(command: str, service: EmulatorThread, tmp_path: Path, ca
     (tmp_path / "pages.csv").write_bytes("id;title\r\n7;Größe\r\n8;Maß\r\n".encode("cp1252"))
     arguments = [command, "--file", str(tmp_path / "pages.csv"), "--key", "id", "--prompt", "Document {title}"]
     assert main(arguments) == 2
-    told = capsys.readouterr().err
+    printed = capsys.readouterr().err
     assert service.emulator.requests == ()
-    assert main([*arguments, *shlex.split(told.partition(": use ")[2])]) == 0
+    assert main([*arguments, *shlex.split(printed.partition(": use ")[2])]) == 0
     if command == "run":
         assert service.emulator.agents_started == {"Document Größe": 1, "Document Maß": 1}
     else:

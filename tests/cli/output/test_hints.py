@@ -9,7 +9,7 @@ from tests.cli.checks import Captured, screen
 from tests.polled import REF
 
 
-def told(capsys: Captured, refs: list[JobRef], *options: str) -> str:
+def hint(capsys: Captured, refs: list[JobRef], *options: str) -> str:
     show_jobs(screen(), refs, options)
     return capsys.readouterr().err
 
@@ -25,17 +25,17 @@ def test_program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Captur
     ):
         monkeypatch.setenv("PATH", str(path))
         monkeypatch.setattr(sys, "argv", [str(begun_as)])
-        assert told(capsys, [REF]).endswith(f"  {words} wait 'docs~.job_1'\n")
+        assert hint(capsys, [REF]).endswith(f"  {words} wait 'docs~.job_1'\n")
 
 
 def test_options_and_tokens(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
     """Options are quoted for the shell; tokens that begin like an option are kept apart from them."""
     monkeypatch.setattr(sys, "argv", ["__main__.py"])
     url = "https://a.example/x y"
-    assert told(capsys, [REF], "--base-url", url).endswith(" wait --base-url 'https://a.example/x y' 'docs~.job_1'\n")
-    assert told(capsys, [JobRef("-x", "1")], "--json").endswith(" wait --json -- '-x~.1'\n")
+    assert hint(capsys, [REF], "--base-url", url).endswith(" wait --base-url 'https://a.example/x y' 'docs~.job_1'\n")
+    assert hint(capsys, [JobRef("-x", "1")], "--json").endswith(" wait --json -- '-x~.1'\n")
 
 
 def test_nothing_left(capsys: Captured) -> None:
     """Nothing is said when nothing is left over."""
-    assert told(capsys, []) == ""
+    assert hint(capsys, []) == ""

@@ -21,7 +21,7 @@ def test_status_changes(service: EmulatorThread, capsys: Captured) -> None:
 
 
 def test_long_prompts(service: EmulatorThread, capsys: Captured) -> None:
-    """A prompt is told by its beginning."""
+    """A prompt is shown by its beginning."""
     del service
     assert main(["run", "word " * 100]) == 0
     line = capsys.readouterr().out.splitlines()[0]
@@ -30,7 +30,7 @@ def test_long_prompts(service: EmulatorThread, capsys: Captured) -> None:
 
 
 def test_trouble(service: EmulatorThread, capsys: Captured) -> None:
-    """A job that can't be read twice in a row is told once; when it can again, its changes are told as ever."""
+    """A job that can't be read twice in a row is shown once; when it can again, its changes are shown as ever."""
     service.inject("503 x2 on=get")
     assert main(["run", "Tidy up"]) == 0
     shown = capsys.readouterr().out

@@ -31,7 +31,7 @@ def narrow(child: Child, columns: int = 40) -> str:
 
 
 def test_lines_are_printable(capsys: Captured) -> None:
-    """Lines hold no control character, and nothing in them is taken for markup, an emoji or a style."""
+    """Lines hold no control character, and nothing in them is read as markup, an emoji or a style."""
     shown = screen()
     shown.line("[red]a[/red] :smile: \x1b[31m", ("\r\n\u202e", "green"), " 'b' 12")
     shown.notice("[bold]\x07")
@@ -114,7 +114,7 @@ def test_a_table_on_a_terminal(service: EmulatorThread, tmp_path: Path, db: str)
 
 
 def test_no_colour_on_a_terminal(service: EmulatorThread) -> None:
-    """NO_COLOR leaves the live view and takes the colours."""
+    """NO_COLOR leaves the live view, and removes the colours."""
     with Child("run", "a", terminal=True, env=service.environment | {"NO_COLOR": "1"}) as child:
         assert child.until("0 of 1").ended() == 0
     assert not COLOUR.search(child.stdout)
@@ -179,7 +179,7 @@ def test_continued() -> None:
         lines = continued(f"  {shlex.join(words)}", columns)
         script = "\n".join(lines).strip()
         shell = ["/bin/sh", "-c", f"printf '%s\\0' {script}"]
-        said = subprocess.run(shell, capture_output=True, text=True, check=True)  # noqa: S603 - a shell is what takes it
+        said = subprocess.run(shell, capture_output=True, text=True, check=True)  # noqa: S603 - a shell is what reads it
         assert said.stdout.split("\0")[:-1] == words
         wide = [line for line in lines if len(line) > columns]
         assert {line.strip().removesuffix(" \\") for line in wide} <= set(map(shlex.quote, words))

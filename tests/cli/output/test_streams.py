@@ -37,21 +37,21 @@ def test_full_disk(service: EmulatorThread) -> None:
 
 @pytest.mark.skipif(not FULL.exists(), reason="only Linux has a device that is always full")
 def test_token_is_not_lost(service: EmulatorThread) -> None:
-    """The token of a job that was created is told on standard error when standard output fails."""
+    """The token of a job that was created is written to standard error when standard output fails."""
     with Child("create", "a", env=service.environment, stdout=os.open(FULL, os.O_WRONLY), fresh=True) as child:
         assert child.ended() == 4
     assert child.stderr.endswith(f"The job was created: docs~.{service.job_ids[0]}\n")
 
 
 def test_closed_stream() -> None:
-    """A stream that the process was started without takes everything."""
+    """A stream that the process was started without accepts everything."""
     stream = guarded(None)
     assert stream.write("text") == 4
     stream.flush()
 
 
 def test_failure_is_told_once() -> None:
-    """After its first failure a stream is silent, and the failure was told once."""
+    """After its first failure a stream is silent, and the failure was shown once."""
     reader, writer = os.pipe()
     os.close(reader)
     failures: list[OSError] = []
@@ -103,7 +103,7 @@ def _on_github(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def is_command(line: str) -> bool:
-    """Return whether the runner of GitHub Actions takes a line for a command."""
+    """Return whether the runner of GitHub Actions reads a line as a command."""
     return line.lstrip().startswith("::") or "##[" in line
 
 
