@@ -35,8 +35,8 @@ def one(candidate: str) -> Figures:
     if candidate != BASE:
         import_module(BASE)
     loaded, before = len(sys.modules), process_time()
-    for place in CANDIDATES[candidate]:
-        name, _, wanted = place.partition(":")
+    for target in CANDIDATES[candidate]:
+        name, _, wanted = target.partition(":")
         module = import_module(name)
         for each in module.__all__ if wanted == "*" else filter(None, [wanted]):
             getattr(module, each)

@@ -1,4 +1,4 @@
-"""What does the journal of a batch cost per item, and for how long does a long one hold the event loop?
+"""What does the journal of a batch cost per item, and for how long does a long one block the event loop?
 
 A batch over jobs in memory, with a journal and as a plain bounded fan-out without one: CPU per item. Then a journal
 through its life: planned, resumed, some thousand of its items run, all given again, and read; the longest time between
@@ -55,11 +55,11 @@ def items(count: int) -> Iterator[BatchItem]:
 
 async def without(count: int) -> None:
     """Fan out without a journal."""
-    places = asyncio.Semaphore(ACTIVE)
+    slots = asyncio.Semaphore(ACTIVE)
     async with MemorySession() as session:
 
         async def run(item: BatchItem) -> None:
-            async with places:
+            async with slots:
                 await session.watch(await session.create_job(item.prompt, project_id="docs"))
 
         await asyncio.gather(*map(run, items(count)))
@@ -94,7 +94,7 @@ async def leave_only(path: Path, rows: int, left: int) -> None:
 
 
 async def life(options: Namespace) -> Figures:
-    """Measure how long the loop is held in each part of the life of a journal."""
+    """Measure how long the loop is blocked in each part of the life of a journal."""
     found: Figures = {}
 
     @asynccontextmanager
@@ -142,10 +142,10 @@ def main() -> None:
     rounds.measure(["life"], options.rounds, in_own_process)
     parts = ("planned", "resumed and run", "given again", "read")
     print_table(
-        f"The longest hold of the loop, {options.rows:,} rows, {options.run:,} items run, ms",
+        f"The longest time that blocks the loop, {options.rows:,} rows, {options.run:,} items run, ms",
         ["", "by the clock", "CPU of the loop's thread"],
         [
-            [name, *(f"{rounds.median('life', f'{name}, {what}') * 1e3:.0f}" for what in ("late", "held"))]
+            [name, *(f"{rounds.median('life', f'{name}, {what}') * 1e3:.0f}" for what in ("late", "busy"))]
             for name in parts
         ],
     )

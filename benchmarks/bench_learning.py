@@ -120,28 +120,30 @@ def default_schedule(factor: float) -> list[float]:
 def of_default(jobs: Sequence[float], factor: float) -> tuple[float, float]:
     """Return the mean polls and the mean lateness of the default; its jitter evens out."""
     ages = default_schedule(factor)
-    places = [bisect_left(ages, duration) for duration in jobs]
-    return mean(place + 1 for place in places), mean(ages[place] - job for place, job in zip(places, jobs, strict=True))
+    indexes = [bisect_left(ages, duration) for duration in jobs]
+    return mean(index + 1 for index in indexes), mean(
+        ages[index] - job for index, job in zip(indexes, jobs, strict=True)
+    )
 
 
 def history_of(durations: Sequence[float]) -> History:
     """Return a history of durations as the default would have seen them."""
     history, ages = History(), default_schedule(1.0)
     for duration in durations:
-        place = bisect_left(ages, duration)
-        history.add(ages[place - 1], ages[place])
+        index = bisect_left(ages, duration)
+        history.add(ages[index - 1], ages[index])
     return history
 
 
 def best(law: Law) -> float:
     """Return the least ratio that is possible with the default's number of polls, by dynamic programming."""
-    places = range(round(LONGEST / STEP))
-    alive = [1.0, *(1 - law.ended_by(place * STEP) for place in places[1:]), 0.0]
+    indexes = range(round(LONGEST / STEP))
+    alive = [1.0, *(1 - law.ended_by(index * STEP) for index in indexes[1:]), 0.0]
     area = [*accumulate(((before + after) / 2 * STEP for before, after in pairwise(alive)), initial=0.0)]
 
     def at(values: Sequence[float], age: float) -> float:
-        place, share = divmod(min(age / STEP, len(places)), 1)
-        return values[-1] if age >= LONGEST else values[int(place)] * (1 - share) + values[int(place) + 1] * share
+        index, share = divmod(min(age / STEP, len(indexes)), 1)
+        return values[-1] if age >= LONGEST else values[int(index)] * (1 - share) + values[int(index) + 1] * share
 
     def late(age: float, gap: float) -> float:
         return gap * at(alive, age) - at(area, age + gap) + at(area, age)
@@ -149,11 +151,11 @@ def best(law: Law) -> float:
     def schedule(price: float) -> list[float]:
         """Return the ages of the polls that cost least, if each costs as much as `price` seconds of lateness."""
         cost, gaps = [0.0] * len(alive), [0.0] * len(alive)
-        for place in reversed(places):
-            age, gap = place * STEP, default_gap(place * STEP)
+        for index in reversed(indexes):
+            age, gap = index * STEP, default_gap(index * STEP)
             choices = [(late(age, each * gap) + at(cost, age + each * gap), each * gap) for each in BEST_FACTORS]
-            least, gaps[place] = min(choices)
-            cost[place] = least + price * alive[place]
+            least, gaps[index] = min(choices)
+            cost[index] = least + price * alive[index]
         ages = [0.0]
         while ages[-1] < LONGEST:
             ages.append(ages[-1] + gaps[int(ages[-1] / STEP)])
@@ -201,11 +203,15 @@ def within_p90(law: Law, seed: int, jobs: int) -> tuple[float, float, float]:
     dice = seeded(seed)
     history, durations = history_of(law.draws(HISTORY, dice)), law.draws(jobs, dice)
 
-    def held(age: float) -> list[bool]:
+    def in_time(age: float) -> list[bool]:
         longest = age + history.quantile(0.9, age)
         return [job <= longest for job in durations if job > age]
 
-    return mean(held(0)), mean(held(median(durations))), mean(found for age in range(0, 600, 30) for found in held(age))
+    return (
+        mean(in_time(0)),
+        mean(in_time(median(durations))),
+        mean(found for age in range(0, 600, 30) for found in in_time(age)),
+    )
 
 
 def seeded(seed: int) -> random.Random:

@@ -53,10 +53,10 @@ def rows(count: int) -> Iterator[tuple[object, ...]]:
     planned = time.time() - 10 * 86_400
     free = [planned] * 60
     for number in range(1, count + 1):
-        place = min(range(60), key=free.__getitem__)
-        sent = free[place] + chance.random() / 2
+        slot = min(range(60), key=free.__getitem__)
+        sent = free[slot] + chance.random() / 2
         created, seconds = sent + 0.08 + chance.random() / 5, chance.lognormvariate(4.2, 0.7)
-        ended = free[place] = created + seconds
+        ended = free[slot] = created + seconds
         state = chance.choices(("completed", "failed", "unknown", "rejected"), (93, 5, 1, 1))[0]
         has_job = state in {"completed", "failed"}
         prompt = " ".join(chance.sample(words, WORDS))
@@ -74,9 +74,9 @@ async def make(path: Path, count: int) -> None:
     """Make the journal, by SQL: a run would take a day."""
     async with Journal.open(path):
         pass
-    marks = ",".join("?" * len(COLUMNS.split(",")))
+    placeholders = ",".join("?" * len(COLUMNS.split(",")))
     with closing(sqlite3.connect(path)) as database:
-        database.executemany(f"INSERT INTO agentjobs_items ({COLUMNS}) VALUES ({marks})", rows(count))  # noqa: S608 - our own names
+        database.executemany(f"INSERT INTO agentjobs_items ({COLUMNS}) VALUES ({placeholders})", rows(count))  # noqa: S608 - our own names
         database.commit()
 
 

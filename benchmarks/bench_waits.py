@@ -81,12 +81,12 @@ async def tracker(jobs: Jobs, interval: float, stack: AsyncExitStack, *hooks: Ho
 
 
 async def tracker_watch(jobs: Jobs, interval: float, stack: AsyncExitStack) -> Wait:
-    """Hold one future for each job."""
+    """Wait by one future for each job."""
     return (await tracker(jobs, interval, stack)).watch
 
 
 async def tracker_wait(jobs: Jobs, interval: float, stack: AsyncExitStack) -> Wait:
-    """Hold one task for each job, all waiting through one tracker."""
+    """Wait by one task for each job, all through one tracker."""
     return (await tracker(jobs, interval, stack)).wait_for_job
 
 
@@ -116,7 +116,7 @@ async def with_prometheus(jobs: Jobs, interval: float, stack: AsyncExitStack) ->
 
 
 async def free_wait(jobs: Jobs, interval: float, _stack: AsyncExitStack) -> Wait:
-    """Hold one task for each job, each with a wait of its own."""
+    """Wait by one task for each job, each with a wait of its own."""
     policy = _policy(interval)
     return lambda ref: wait_for_job(ref, get_job=jobs.get_job, policy=policy)
 

@@ -105,7 +105,7 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]
 
 
 def resident_bytes() -> int:
-    """Return how much memory this process holds in RAM."""
+    """Return how much memory this process has in RAM."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * getpagesize()
 
 
@@ -116,7 +116,7 @@ class Ticker:
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._late = self._held = 0.0
+        self._late = self._busy = 0.0
         self._start_tick()
 
     def _start_tick(self) -> None:
@@ -125,10 +125,10 @@ class Ticker:
 
     def _tick(self) -> None:
         self._late = max(self._late, self._loop.time() - self._due)
-        self._held = max(self._held, thread_time() - self._cpu)
+        self._busy = max(self._busy, thread_time() - self._cpu)
         self._start_tick()
 
     def stop(self) -> Figures:
         """Return the longest pause of the loop in seconds: by the clock, and by the CPU of its thread."""
         self._timer.cancel()
-        return {"late": self._late, "held": self._held}
+        return {"late": self._late, "busy": self._busy}

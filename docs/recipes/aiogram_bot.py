@@ -19,9 +19,9 @@ log = logging.getLogger("bot")
 
 
 async def main() -> None:
-    async def send(place: dict[str, Any], text: str) -> None:
+    async def send(origin: dict[str, Any], text: str) -> None:
         """Reply to a command, unless the bot is blocked there or the chat is gone."""
-        chat, reply = place["chat"], ReplyParameters(message_id=place["message"], allow_sending_without_reply=True)
+        chat, reply = origin["chat"], ReplyParameters(message_id=origin["message"], allow_sending_without_reply=True)
         while True:
             try:
                 await bot.send_message(chat, text, reply_parameters=reply)
@@ -31,14 +31,14 @@ async def main() -> None:
             except TelegramMigrateToChat as error:  # the group has become a supergroup, with other message ids
                 chat, reply = error.migrate_to_chat_id, None
             except (TelegramForbiddenError, TelegramBadRequest) as error:
-                log.warning("%s is not told: %s", place, error)
+                log.warning("%s can't be reached: %s", origin, error)
                 break
 
     async def on_command(message: Message, command: CommandObject) -> None:
         user = message.from_user.id if message.from_user else 0
-        place = {"chat": message.chat.id, "user": user, "message": message.message_id}
+        origin = {"chat": message.chat.id, "user": user, "message": message.message_id}
         prompt = re.sub(r"^\S+\s?", "", message.text or "")  # all after the command and one space, as it was written
-        reply = asyncio.gather(send(place, await answer(place, command.command, prompt)), return_exceptions=True)
+        reply = asyncio.gather(send(origin, await answer(origin, command.command, prompt)), return_exceptions=True)
         replies.add(reply)  # not awaited: a 429 in one chat must not hold up the others; one that is lost does no harm
         reply.add_done_callback(replies.discard)
 

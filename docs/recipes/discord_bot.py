@@ -27,8 +27,10 @@ class Prompt(discord.ui.Modal, title="What is to be done?"):
 
 async def reply(interaction: discord.Interaction, command: str, text: str) -> None:
     """Answer a command within Discord's 3 s, once its job is planned."""
-    place = {"chat": interaction.channel_id, "user": interaction.user.id, "message": interaction.id}
-    await interaction.response.send_message((await bot.answer(place, command, text))[:2000], ephemeral=command != "job")
+    origin = {"chat": interaction.channel_id, "user": interaction.user.id, "message": interaction.id}
+    await interaction.response.send_message(
+        (await bot.answer(origin, command, text))[:2000], ephemeral=command != "job"
+    )
 
 
 @tree.command(name="job", description="Have an agent change the documentation")
@@ -46,17 +48,17 @@ async def settle(interaction: discord.Interaction, text: str) -> None:
     await reply(interaction, "settle", text)
 
 
-async def send(place: dict[str, Any], text: str) -> None:
+async def send(origin: dict[str, Any], text: str) -> None:
     """Tell a user, and nobody else, unless the channel is gone or closed to the bot."""
-    user = discord.Object(place["user"])
+    user = discord.Object(origin["user"])
     mentions = discord.AllowedMentions(everyone=False, roles=False, users=[user])
     try:
-        channel = bot.get_partial_messageable(place["chat"])
+        channel = bot.get_partial_messageable(origin["chat"])
         await channel.send(f"<@{user.id}> {text}"[:2000], allowed_mentions=mentions)
     except discord.HTTPException as error:  # discord.py waits out a 429
         if error.status not in REFUSED:
             raise
-        log.warning("%s is not told: %s", place, error)
+        log.warning("%s can't be reached: %s", origin, error)
 
 
 async def main() -> None:

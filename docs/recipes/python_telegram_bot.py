@@ -18,9 +18,9 @@ replies: set[asyncio.Future] = set()
 log = logging.getLogger("bot")
 
 
-async def send(place: dict[str, Any], text: str) -> None:
+async def send(origin: dict[str, Any], text: str) -> None:
     """Reply to a command, unless the bot is blocked there or the chat is gone."""
-    chat, reply = place["chat"], ReplyParameters(place["message"], allow_sending_without_reply=True)
+    chat, reply = origin["chat"], ReplyParameters(origin["message"], allow_sending_without_reply=True)
     while True:
         try:
             await bot.bot.send_message(chat, text, reply_parameters=reply)
@@ -30,17 +30,17 @@ async def send(place: dict[str, Any], text: str) -> None:
         except ChatMigrated as error:  # the group has become a supergroup, with other message ids
             chat, reply = error.new_chat_id, None
         except (Forbidden, BadRequest) as error:
-            log.warning("%s is not told: %s", place, error)
+            log.warning("%s can't be reached: %s", origin, error)
             break
 
 
 async def on_command(update: Update, _context: ContextTypes.DEFAULT_TYPE) -> None:
     message = update.message
     user = message.from_user.id if message.from_user else 0
-    place = {"chat": message.chat_id, "user": user, "message": message.message_id}
+    origin = {"chat": message.chat_id, "user": user, "message": message.message_id}
     command = message.text[1 : message.entities[0].length].partition("@")[0].lower()
     prompt = re.sub(r"^\S+\s?", "", message.text)  # all after the command and one space, as it was written
-    reply = asyncio.gather(send(place, await bot.bot_data["answer"](place, command, prompt)), return_exceptions=True)
+    reply = asyncio.gather(send(origin, await bot.bot_data["answer"](origin, command, prompt)), return_exceptions=True)
     replies.add(reply)  # not awaited: a 429 in one chat must not hold up the others; one that is lost does no harm
     reply.add_done_callback(replies.discard)
 

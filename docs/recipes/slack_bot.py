@@ -33,27 +33,27 @@ def as_written(text: str) -> str:
 
 
 async def main() -> None:
-    async def send(place: dict[str, Any], text: str) -> None:
+    async def send(origin: dict[str, Any], text: str) -> None:
         """Reply to a mention, unless the channel is archived or gone."""
         try:
-            thread, plain = place["thread"], escape(text, quote=False)  # no mention in it reaches anyone
-            await client.chat_postMessage(channel=place["chat"], thread_ts=thread, text=plain)
+            thread, plain = origin["thread"], escape(text, quote=False)  # no mention in it reaches anyone
+            await client.chat_postMessage(channel=origin["chat"], thread_ts=thread, text=plain)
         except SlackApiError as error:
             if error.response["error"] not in FINAL:
                 raise
-            log.warning("%s is not told: %s", place, error.response["error"])
+            log.warning("%s can't be reached: %s", origin, error.response["error"])
 
     async def on_mention(event: dict[str, Any], context: AsyncBoltContext) -> None:
-        place = {"chat": event["channel"], "user": event.get("user", 0), "message": event["ts"]}
-        place["thread"] = event.get("thread_ts", event["ts"])
+        origin = {"chat": event["channel"], "user": event.get("user", 0), "message": event["ts"]}
+        origin["thread"] = event.get("thread_ts", event["ts"])
         prompt = "".join(re.split(rf"<@{context.bot_user_id}>\s?", event["text"], maxsplit=1))
-        reply = asyncio.gather(send(place, await answer(place, "job", as_written(prompt))), return_exceptions=True)
+        reply = asyncio.gather(send(origin, await answer(origin, "job", as_written(prompt))), return_exceptions=True)
         replies.add(reply)  # not awaited: Slack waits 3 s for its acknowledgement; one that is lost does no harm
         reply.add_done_callback(replies.discard)
 
     async def on_command(ack: AsyncAck, command: dict[str, Any]) -> None:
-        place = {"chat": command["channel_id"], "user": command["user_id"], "message": ""}
-        await ack(escape(await answer(place, command["command"][1:], command["text"]), quote=False))
+        origin = {"chat": command["channel_id"], "user": command["user_id"], "message": ""}
+        await ack(escape(await answer(origin, command["command"][1:], command["text"]), quote=False))
 
     client = AsyncWebClient(os.environ["SLACK_TOKEN"], base_url=os.environ.get("SLACK_API", "https://slack.com/api/"))
     client.retry_handlers.append(AsyncRateLimitErrorRetryHandler(max_retry_count=3))  # waits as long as a 429 asks for

@@ -42,7 +42,7 @@ async def receive(request: web.Request) -> web.Response:
     return web.Response(status=204)
 
 
-def tell(entry: DurableEntry, ended: AgentJob | Exception) -> None:
+def print_end(entry: DurableEntry, ended: AgentJob | Exception) -> None:
     """Print an end: again, after a kill, if that came before it was noted in the journal."""
     end = f"{ended.status} {ended.pr_link or ''}" if isinstance(ended, AgentJob) else f"is {entry.state}: {ended}"
     print(entry.key, end, flush=True)
@@ -54,7 +54,7 @@ async def main() -> None:
     for number in (signal.SIGTERM, signal.SIGINT):  # a second one changes nothing
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     session, journal = AgentJobsSession(policy=POLICY), Journal.open(os.environ.get("JOURNAL", "jobs.db"))
-    async with session, journal, DurableJobs(session, journal, on_end=tell) as jobs:
+    async with session, journal, DurableJobs(session, journal, on_end=print_end) as jobs:
         app = web.Application(client_max_size=65_536)
         app[SESSION] = session
         app.add_routes([web.post("/webhook", receive)])

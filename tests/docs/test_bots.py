@@ -35,9 +35,9 @@ async def test_durable_bot(emulator: Emulator, tmp_path: Path, monkeypatch: pyte
     assert emulator.agents_started == {"Hello": 1}
 
 
-@pytest.mark.parametrize(("fault", "told"), [("500", "I can't tell whether"), ("422", "no result: rejected")])
+@pytest.mark.parametrize(("fault", "expected"), [("500", "I can't tell whether"), ("422", "no result: rejected")])
 async def test_no_job(
-    emulator: Emulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str, told: str
+    emulator: Emulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str, expected: str
 ) -> None:
     """The bot tells its user that an outcome is unknown, or that the create was refused."""
     monkeypatch.chdir(tmp_path)
@@ -55,4 +55,4 @@ async def test_no_job(
         await ended.wait()
 
     await run_page("bots")["bot"](messages(), send)
-    assert [text[: len(told)] for text in sent] == [told]
+    assert [text[: len(expected)] for text in sent] == [expected]

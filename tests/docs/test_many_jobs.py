@@ -25,7 +25,7 @@ async def test_follow(emulator: Emulator, capsys: pytest.CaptureFixture[str]) ->
 
 
 async def test_create_all(emulator: Emulator, capsys: pytest.CaptureFixture[str]) -> None:
-    """A refused create is told, and the jobs of the others are collected."""
+    """A refused create is shown, and the jobs of the others are collected."""
     async with emulator.session(project_id="docs") as session:
         jobs = await run_page("many-jobs")["create_all"](session, ["One", " ", "Two"])
     assert [job.id for job in jobs] == [*emulator.jobs]

@@ -28,7 +28,7 @@ class Chat:
         refusals: What messages with a text are refused with, one after the other: 429, 500 or blocked.
         refused: The messages that were refused.
         too_early: Those that came again before the time after a 429 was over.
-        on_confirm: Awaited with the key of each command that the bot confirms to have taken.
+        on_confirm: Awaited with the key of each command that the bot confirms to have received.
     """
 
     def __init__(self) -> None:
@@ -66,12 +66,12 @@ class Chat:
         await self.wait_for(lambda: all(any(text in said for said in self.texts) for text in texts))
 
     async def wait_for(self, condition: Callable[[], object]) -> None:
-        """Wait until a condition of what has arrived holds."""
+        """Wait until a condition of what has arrived is met."""
         async with asyncio.timeout(PATIENCE_SECONDS), self.changed:
             await self.changed.wait_for(condition)
 
-    async def take(self, text: str) -> str | None:
-        """Take a message of the bot; return what it is refused with instead."""
+    async def receive(self, text: str) -> str | None:
+        """Receive a message of the bot; return what it is refused with instead."""
         now = asyncio.get_running_loop().time()
         if now < self._due.get(text, now):
             self.too_early.append(text)

@@ -73,9 +73,9 @@ class DiscordApi(Chat):
     async def _interact(self, user: int, kind: int, data: dict[str, Any]) -> str:
         number = str(next(self.numbers))
         sender = {"id": str(user), "username": "user", "discriminator": "0", "avatar": None, "global_name": None}
-        place = {"user": sender, "channel": _CHANNEL, "channel_id": _CHANNEL["id"], "attachment_size_limit": 0}
+        origin = {"user": sender, "channel": _CHANNEL, "channel_id": _CHANNEL["id"], "attachment_size_limit": 0}
         head = {"id": number, "application_id": "1", "type": kind, "token": "t", "version": 1}
-        self._last = self._asked[number] = {**head, **place, "data": data}
+        self._last = self._asked[number] = {**head, **origin, "data": data}
         await self.deliver_again()
         return number
 
@@ -117,12 +117,12 @@ class DiscordApi(Chat):
         else:
             if asked["type"] == _SUBMIT:
                 await self.on_confirm(f"{_CHANNEL['id']}/{asked['user']['id']}/{number}")
-            await self.take(answer["data"]["content"])
+            await self.receive(answer["data"]["content"])
         return _answer({"interaction": {"id": number}})
 
     async def _send(self, request: web.Request) -> web.Response:
         message = await request.json()
-        refusal = await self.take(message["content"])
+        refusal = await self.receive(message["content"])
         if refusal is not None:
             status, document = _REFUSALS[refusal]
             return _answer(document, status)

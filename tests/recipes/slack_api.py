@@ -46,7 +46,7 @@ class SlackApi(Chat):
         form = {"command": f"/{command}", "text": text, "user_id": f"U{user}", "channel_id": _CHANNEL, "team_id": "T1"}
         _, answer = await self.post(urlencode(form), "application/x-www-form-urlencoded")
         assert "<" not in answer  # else it may mention everyone
-        await self.take(unescape(answer))
+        await self.receive(unescape(answer))
         return ""
 
     async def mention(self, user: int, text: str) -> str:
@@ -88,7 +88,7 @@ class SlackApi(Chat):
         )
         assert fields["channel"] == _CHANNEL
         assert "<" not in fields["text"]  # as above
-        refusal = await self.take(unescape(fields["text"]))
+        refusal = await self.receive(unescape(fields["text"]))
         if refusal is None:
             return web.json_response({"ok": True, "ts": f"1.{next(self.numbers)}", "channel": _CHANNEL})
         status, error = _REFUSALS[refusal]

@@ -24,12 +24,12 @@ class TelegramApi(Chat):
     """A Telegram with one group. Updates are delivered until a request for later ones confirms them.
 
     Attributes:
-        places: How many messages the bot has sent to each chat.
+        sent: How many messages the bot has sent to each chat.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.places: Counter[int] = Counter()
+        self.sent: Counter[int] = Counter()
         self._updates: list[dict[str, Any]] = []
         self._last: dict[str, Any] = {}
 
@@ -72,9 +72,9 @@ class TelegramApi(Chat):
             return _result(await self._get_updates(int(form.get("offset", 0)), float(form.get("timeout", 0))))
         if method != "sendMessage":
             return _result(True)
-        refusal = await self.take(form["text"])
+        refusal = await self.receive(form["text"])
         if refusal is None:
-            self.places[int(form["chat_id"])] += 1
+            self.sent[int(form["chat_id"])] += 1
             return _result({**self._message(next(self.numbers)), "text": form["text"]})
         code, text, parameters = _REFUSALS[refusal]
         document = {"ok": False, "error_code": code, "description": text, "parameters": parameters}

@@ -229,7 +229,7 @@ async def test_refusals(bot: Program, chat: Chat, service: Emulator) -> None:
 
 
 async def test_lost_replies(recipe: str, bot: Program, chat: Chat, service: Emulator) -> None:
-    """A reply that the chat's server does not take ends no bot and no job, whose end is told all the same."""
+    """A reply that the chat's server does not accept ends no bot and no job, whose end is told all the same."""
     async with bot.running() as process:
         await chat.connect(process)
         for refusal in ("500", "blocked"):
@@ -273,7 +273,7 @@ async def test_telegram(bot: Program, chat: TelegramApi, service: Emulator) -> N
         await complete(service)
         await process.watch(chat.until(f"{key} completed: https://"))
         await process.stop()
-    assert chat.places == {50: 1, -1001: 1}
+    assert chat.sent == {50: 1, -1001: 1}
     assert service.agents_started == {"\n  two lines\n": 1}
 
 
