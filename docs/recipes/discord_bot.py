@@ -28,9 +28,8 @@ class Prompt(discord.ui.Modal, title="What is to be done?"):
 async def reply(interaction: discord.Interaction, command: str, text: str) -> None:
     """Answer a command within Discord's 3 s, once its job is planned."""
     origin = {"chat": interaction.channel_id, "user": interaction.user.id, "message": interaction.id}
-    await interaction.response.send_message(
-        (await bot.answer(origin, command, text))[:2000], ephemeral=command != "job"
-    )
+    answer = await bot.answer(origin, command, text)
+    await interaction.response.send_message(answer[:2000], ephemeral=command != "job")
 
 
 @tree.command(name="job", description="Have an agent change the documentation")

@@ -20,7 +20,7 @@ async def test_follow(emulator: Emulator, capsys: pytest.CaptureFixture[str]) ->
     await emulator.inject("ok x1 on=get then document status=completed forever on=get")
     async with emulator.session(project_id="docs") as session:
         job = await session.create_job("Follow me")
-        await run_page("many-jobs")["follow"](session, job.ref)
+        await run_page("many-jobs")["show_changes"](session, job.ref)
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["active", "completed"]
 
 
