@@ -98,7 +98,7 @@ def time_left(
 
 
 def _seconds_by_slots(to_create: int, active: Sequence[float], max_active: int, job_seconds: float) -> float:
-    """Return when all jobs have ended if each slot takes the next item at once; `active` ascends."""
+    """Return when all jobs have ended if each slot gets the next item at once; `active` ascends."""
     last_active = max(active, default=0.0)
     if not to_create:
         return last_active

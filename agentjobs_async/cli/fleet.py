@@ -78,7 +78,7 @@ _LONGEST_REASON: Final = 200  # characters
         "--polls-per-second",
         metavar="N",
         type=Read(partial(number_of, endless="for no limit")),
-        help="Polls over all workers, of which each takes an equal part, or none.  [default: as it is]",
+        help="Polls over all workers, of which each has an equal part, or none.  [default: as it is]",
     ),
 )
 @click.option(
@@ -87,7 +87,7 @@ _LONGEST_REASON: Final = 200  # characters
     type=WholeNumber(1, 1000),
     default=100,
     show_default=True,
-    help="Items in a chunk, which one worker takes.",
+    help="Items in a chunk, which one worker runs.",
 )
 def submit(prompts: Prompts, journal: str, project_id: str | None, limits: Mapping[str, Any], chunk: int) -> int:
     """Plan an item for each PROMPT, and hand them to the workers that use the same journal.
@@ -122,7 +122,7 @@ async def _submit(
     type=COUNT,
     default=100,
     show_default=True,
-    help="Chunks taken at once: see submit --chunk.",
+    help="Chunks run at once: see submit --chunk.",
 )
 @limit_options(
     max_sending=MAX_SENDING,

@@ -154,7 +154,7 @@ async def _serve(context: Context, journal: str, port: int, *, allow_actions: bo
         prompts: Whether the page has the prompts.
 
     Raises:
-        InvalidInputError: The port is taken, or is not the user's to take.
+        InvalidInputError: The port is in use, or the user may not use it.
         JournalError: The journal can't be read.
     """
     async with AsyncExitStack() as stack:

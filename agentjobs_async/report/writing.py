@@ -45,7 +45,7 @@ def check_format(form: str) -> None:
 async def write_report(journal: Journal, stream: TextIO, *, format: str = "html", prompts: bool = True) -> None:  # noqa: A002 - a settled name
     """Write a report of all items to a text stream, each item once, as its newest try.
 
-    The journal may be open for reading only, while a batch continues. No text is cut: a spreadsheet, which takes no
+    The journal may be open for reading only, while a batch continues. No text is cut: a spreadsheet, which has no
     cell of more than 32,767 characters, can't show every `csv`.
 
     Args:

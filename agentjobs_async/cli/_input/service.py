@@ -38,7 +38,7 @@ class Service:
     Attributes:
         base_url: Its address; `None` when neither an option nor the environment names one.
         project_id: The project of prompts and bare job ids; `None` as with `base_url`.
-        key_file: Where the key is; `None` takes it from AGENTJOBS_API_KEY.
+        key_file: Where the key is; `None` reads it from AGENTJOBS_API_KEY.
         allow_insecure: Allows plain http to other hosts than loopback.
         emulated: An emulator in this process is the service; the other settings but the project are not used.
     """
@@ -59,7 +59,7 @@ class Service:
         allow_insecure: bool,
         emulated: bool = False,
     ) -> Self:
-        """Return the service that options name; what they leave out is taken from the environment.
+        """Return the service that options name; what they leave out is read from the environment.
 
         Raises:
             InvalidInputError: The emulator is asked for, and the address or the key of a service as well.

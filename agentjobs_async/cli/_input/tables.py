@@ -19,7 +19,7 @@ _HEAD: Final = 65_536  # characters in which the first row is looked for
 
 
 def delimiter_of(text: str) -> str:
-    r"""Return a delimiter as `--delimiter` takes it: one character; `tab` or `\t` for a tab.
+    r"""Return a delimiter as `--delimiter` names it: one character; `tab` or `\t` for a tab.
 
     Raises:
         InvalidInputError: It is longer, or means something else in CSV.

@@ -12,7 +12,7 @@ from typing import Final, TextIO
 from agentjobs_async import AgentJobsError, InvalidInputError
 from agentjobs_async._text import one_line
 
-_ANY_MODE: Final = 0o666  # of a new file: the umask takes from it
+_ANY_MODE: Final = 0o666  # of a new file, before the umask
 
 
 def check_file(option: str, file: str, journal: Iterable[str], read: str | None = None) -> None:
