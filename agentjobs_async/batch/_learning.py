@@ -13,19 +13,18 @@ _LONGEST_GAP_SECONDS: Final = 20.0  # between two polls, on average: else no pro
 _TOLERATED_SECONDS: Final = 60.0  # beyond these gaps: a Retry-After, or the recording of an end, may take as long
 
 
-async def begin_learning(session: AgentJobsSession, store: RowStore, *, wanted: bool | None) -> None:
-    """Start learning: the session's waits follow the durations in the journal from here on.
+async def begin_learning(session: AgentJobsSession, store: RowStore) -> None:
+    """Start learning, if the journal holds 20 durations of a project: the session's waits follow them from here on.
 
     Args:
         session: The session; one that cannot learn, or whose policy has a wait of its own, is left as it is.
         store: The journal's rows.
-        wanted: As `learn` of `run_batch`.
     """
     learn_from: Any = getattr(session, "learn_from", None)
-    if wanted is False or learn_from is None:
+    if learn_from is None:
         return
     known = await histories_of(store)
-    if wanted or any(len(history) >= LEAST_DURATIONS for history in known.values()):
+    if any(len(history) >= LEAST_DURATIONS for history in known.values()):
         learn_from({(project_id, None): history for project_id, history in known.items()})
 
 

@@ -34,7 +34,6 @@ def run_batch(
     limit: int | None = None,
     max_sending: int | Kept = "kept",
     unknown_for: float | Kept = "kept",
-    learn: bool | None = None,
     other_service: bool = False,
 ) -> "Batch":
     """Return an async context manager over the results of many items, in the order in which they end.
@@ -54,6 +53,10 @@ def run_batch(
 
     A limit that is left out, or is "kept", is that of the journal, if `Journal.set_limits` or `agentjobs run` has
     set it there; otherwise it has the default named below. A run changes none of the limits in the journal.
+
+    A run learns by itself: if the journal holds the durations of at least 20 jobs of a project, the session's waits
+    learn when to poll, as `wait_learned` does, during this run and after it. A session whose policy has a wait strategy
+    of its own is left as it is.
 
     Args:
         session: Sends the creates and the polls. It is not closed.
@@ -75,9 +78,6 @@ def run_batch(
             Its own project loses the whole slot. All such slots together take at most half of `max_active` (rounded
             down) from any other project, so that others continue during the outage of one. Until the slots are free
             again, up to `max_active` plus half of it (rounded up) agents may be at work.
-        learn: Whether the session's waits learn when to poll, as `wait_learned` does, from the jobs in the journal and
-            those that end in this run; they do so after this run, too. `None` learns if the journal holds the durations
-            of at least 20 jobs of a project. A session whose policy has a wait strategy of its own is left as it is.
         other_service: Whether the journal is to belong to the session's service from now on, where an earlier run used
             another one. Otherwise that is refused: jobs are known to the service alone that created them.
 
@@ -100,10 +100,8 @@ def run_batch(
         max_sending=max_sending,
         unknown_for=unknown_for,
     )
-    if learn is not None:
-        checked_flag("learn", learn)
     checked_flag("other_service", other_service)
-    return Batch(session, items, journal, settings, learn=learn, other_service=other_service)
+    return Batch(session, items, journal, settings, other_service=other_service)
 
 
 class Batch(AsyncIterator[BatchResult]):
@@ -120,14 +118,12 @@ class Batch(AsyncIterator[BatchResult]):
         journal: Journal,
         settings: Mapping[str, Any],
         *,
-        learn: bool | None = None,
         other_service: bool = False,
     ) -> None:
         self._session = session
         self._items = items
         self._journal = journal
         self._settings = settings
-        self._learn = learn
         self._other_service = other_service
         self._results: asyncio.Queue[BatchResult | BaseException | None] = asyncio.Queue()
         self._item_tasks: ItemTasks | None = None
@@ -136,8 +132,9 @@ class Batch(AsyncIterator[BatchResult]):
     async def __aenter__(self) -> Self:
         if self._item_tasks is not None or self._over:
             raise InvalidInputError("a batch runs once: call run_batch again")
-        how: dict[str, Any] = {"learn": self._learn, "other_service": self._other_service}
-        item_tasks = await open_run(self._session, self._journal, self._settings, "batch", **how)
+        item_tasks = await open_run(
+            self._session, self._journal, self._settings, "batch", other_service=self._other_service
+        )
         self._item_tasks, limits = item_tasks, item_tasks.context.limits
         self._results = asyncio.Queue(limits.max_active)
         self._feed = Feed(item_tasks, self._items, limits.limit, self._run, self._deliver)

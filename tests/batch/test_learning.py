@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from agentjobs_async import InvalidInputError
 from agentjobs_async.batch import Journal, run_batch
 from tests.batch.stage import PolledSession, items, run
 
@@ -41,17 +40,11 @@ def early_polls(session: PolledSession) -> int:
     return sum(age < JOB_SECONDS / 2 for age in session.polled)
 
 
-async def test_learning_is_left_off(virtual_journal: Journal, session: PolledSession) -> None:
-    """With fewer than 20 durations a run waits as by default; told so, it does with any number."""
-    for count, learn in ((19, None), (20, None), (21, False)):
-        await run(session, items(count), virtual_journal, learn=learn)
+async def test_too_few_to_learn_from(virtual_journal: Journal, session: PolledSession) -> None:
+    """With fewer than 20 durations a run waits as by default."""
+    for count in (19, 20):
+        await run(session, items(count), virtual_journal)
         assert session.history_of("docs") is None
-
-
-async def test_learning_is_turned_on(virtual_journal: Journal, session: PolledSession) -> None:
-    """Told so, a run learns from its own jobs."""
-    await run(session, items(20), virtual_journal, learn=True)
-    assert len(session.history_of("docs") or ()) == 20
 
 
 async def test_time_outs_are_kept(virtual_journal: Journal, session: PolledSession) -> None:
@@ -83,9 +76,3 @@ async def test_rows_whose_end_was_recorded_late(virtual_journal: Journal, sessio
     await run(session, (), virtual_journal)
     await run(session, items(21), virtual_journal)
     assert session.history_of("docs") is None
-
-
-async def test_learn_is_checked(virtual_journal: Journal, session: PolledSession) -> None:
-    """`learn` is a bool or `None`."""
-    with pytest.raises(InvalidInputError, match="learn must be True or False"):
-        run_batch(session.session, (), journal=virtual_journal, learn="yes")  # type: ignore[arg-type]  # on purpose

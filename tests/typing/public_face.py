@@ -389,7 +389,6 @@ async def batches(session: AgentJobsSession) -> None:
             max_active="kept",
             create_rate="kept",
             timeout="kept",
-            learn=False,
             other_service=True,
         )
         await write_report(old, StringIO(), format="html", prompts=False)

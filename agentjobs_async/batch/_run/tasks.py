@@ -90,7 +90,6 @@ async def open_run(
     settings: Mapping[str, Any],
     kind: Kind,
     *,
-    learn: bool | None = False,
     other_service: bool = False,
 ) -> "ItemTasks":
     """Return the tasks of a run that knows the creates, the pauses and the unknown items of earlier runs.
@@ -105,7 +104,6 @@ async def open_run(
         kind: A batch keeps to its limits by itself, and to a refusal of the key until its end. A worker and durable
             jobs try again after a minute, and on PostgreSQL each of their claims sees to the limits of all owners. In a
             file a worker has the journal's slots; durable jobs have none, since an item of theirs ends by its create.
-        learn: As `learn` of `run_batch`.
         other_service: As `other_service` of `run_batch`.
 
     Raises:
@@ -117,7 +115,8 @@ async def open_run(
         _logger.warning("%s", warning)
     kept = await store.limits()
     limits, count = _limits_of(kind, kept, in_force(kept, settings), is_shared=journal.is_shared)
-    await begin_learning(session, store, wanted=learn)
+    if kind == "batch":
+        await begin_learning(session, store)
     await store.release_unanswered()
     refused_for = inf if kind == "batch" else REFUSED_SECONDS
     throttles = await throttles_of(store, limits.create_rate, refused_for=refused_for)
