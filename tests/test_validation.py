@@ -81,12 +81,12 @@ def test_validator_of_none() -> None:
         raise LookupError(name, value)
 
     @frozen
-    class Owner:
+    class Settings:
         limit: Any = field(default=None, validator=validator(check, optional=True))
         pause: Any = field(default=None, validator=validator(check))
 
     with pytest.raises(LookupError, match=r"^\('pause', None\)$"):
-        Owner()
+        Settings()
 
 
 def test_unit() -> None:

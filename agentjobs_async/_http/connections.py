@@ -303,9 +303,9 @@ async def send_once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandl
         raise aiohttp.ClientConnectionError(*error.args) from error
 
 
-def _check(owner: object, kind: str, *names: str) -> None:
+def _check(part: object, kind: str, *names: str) -> None:
     for name in names:
-        if not hasattr(owner, name):
+        if not hasattr(part, name):
             raise InvalidInputError(
                 f"aiohttp {aiohttp.__version__} has no {kind}.{name}, without which sockets would stay open:"
                 " install a version that agentjobs-async was tested with, such as 3.14"

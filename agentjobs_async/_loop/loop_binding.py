@@ -14,7 +14,7 @@ class LoopBinding:
     Another loop would never run its timers and futures; a forked child would share its sockets with the parent.
 
     Args:
-        what: The owner's name in error messages.
+        what: What uses it, as error messages call that: "session" or "tracker".
 
     Attributes:
         closed: Whether `close` was called.
@@ -35,14 +35,13 @@ class LoopBinding:
         """Return the loop; the first call binds to the running one.
 
         Raises:
-            SessionClosedError: The owner is closed or draining, or bound to another loop or process; or no loop is
-                running.
+            SessionClosedError: It is closed or draining, or bound to another loop or process; or no loop is running.
         """
         self.check()
         return self._here()
 
     def check(self) -> None:
-        """Raise what `enter` raises for an owner that is closed or bound; bind nothing."""
+        """Raise what `enter` raises where it is closed or bound; bind nothing."""
         if self.closed:
             raise SessionClosedError(f"the {self._what} is closed; make a new one")
         if self.draining:
@@ -55,10 +54,10 @@ class LoopBinding:
         return self.closed or (self._loop is not None and (self._loop.is_closed() or self._process != os.getpid()))
 
     def drain(self) -> bool:
-        """Refuse further calls; return whether the owner was open and bound, so that calls may be under way.
+        """Refuse further calls; return whether it was open and bound, so that calls may be under way.
 
         Raises:
-            SessionClosedError: The owner is open, and bound to another loop or process.
+            SessionClosedError: It is open, and bound to another loop or process.
         """
         if self.closed:
             return False
@@ -71,10 +70,10 @@ class LoopBinding:
         return SessionClosedError(f"the {self._what} is shutting down; a job continues: wait for it again by its token")
 
     def close(self) -> bool:
-        """Mark as closed; return whether the owner was open and bound, so that there is something to shut down.
+        """Refuse all calls; return whether it was open and bound, so that there is something to shut down.
 
         Raises:
-            SessionClosedError: The owner is open, and bound to another loop or process.
+            SessionClosedError: It is open, and bound to another loop or process.
         """
         if self.closed:
             return False
@@ -83,22 +82,22 @@ class LoopBinding:
         return bound
 
     def _is_bound_here(self) -> bool:
-        """Return whether the owner is bound; an error if that is to another loop or process."""
+        """Return whether it is bound; an error if that is to another loop or process."""
         if self._loop is None:
             return False
         self._here()
         return True
 
-    def unclosed(self, owner: object) -> asyncio.AbstractEventLoop | None:
-        """Return the loop of an owner that is being deleted in use and was never closed, with a `ResourceWarning`.
+    def unclosed(self, user: object) -> asyncio.AbstractEventLoop | None:
+        """Return the loop of a `user` that is being deleted in use and was never closed, with a `ResourceWarning`.
 
-        `None` if there is nothing to shut down: the owner was closed, never used, or belongs to the parent process.
+        `None` if there is nothing to shut down: it was closed, never used, or belongs to the parent process.
         """
         if self.closed or self._loop is None or self._process != os.getpid():
             return None
         path, line = self._made_at
-        message = f"{type(owner).__name__} made at {path}:{line} was never closed: use async with, or aclose()"
-        warnings.warn_explicit(message, ResourceWarning, path, line, source=owner)
+        message = f"{type(user).__name__} made at {path}:{line} was never closed: use async with, or aclose()"
+        warnings.warn_explicit(message, ResourceWarning, path, line, source=user)
         return self._loop
 
     def _here(self) -> asyncio.AbstractEventLoop:

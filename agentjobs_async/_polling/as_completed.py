@@ -11,7 +11,7 @@ from attrs import frozen
 from agentjobs_async._loop.cancel_scope import CancelScope, wait_until_left
 from agentjobs_async._loop.slices import run_in_slices
 from agentjobs_async._polling.reading import ref_of
-from agentjobs_async._polling.scheduler import Scheduler, SchedulerOwner
+from agentjobs_async._polling.scheduler import Scheduler, SchedulerParent
 from agentjobs_async._polling.tracked import Watch
 from agentjobs_async.errors import InvalidInputError
 from agentjobs_async.models import AgentJob, JobRef
@@ -77,10 +77,10 @@ class AsCompleted(AsyncIterator[WaitResult]):
     """
 
     def __init__(
-        self, owner: SchedulerOwner, jobs: Iterable[object] | AsyncIterable[object], timeout: float | None
+        self, parent: SchedulerParent, jobs: Iterable[object] | AsyncIterable[object], timeout: float | None
     ) -> None:
-        self._scheduler, self._target = owner._scheduler, owner._target  # noqa: SLF001 - private to users
-        self._waits = owner._shutdown.waits
+        self._scheduler, self._target = parent._scheduler, parent._target  # noqa: SLF001 - private to users
+        self._waits = parent._shutdown.waits
         self._timeout = timeout
         self._source = jobs
         self._iterator: Iterator[object] | None = None

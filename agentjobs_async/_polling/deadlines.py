@@ -32,9 +32,9 @@ class Deadlines:
     A wait that has ended is removed at once: it would keep its result and the caller's objects in memory.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, owner: OnDeadlines) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, parent: OnDeadlines) -> None:
         self._loop = loop
-        self._owner = owner
+        self._parent = parent
         self._timers = Timers(loop)
         self._wheel: TimerWheel[Watch] = TimerWheel()
         self._due = SlicedWork(loop)
@@ -72,9 +72,9 @@ class Deadlines:
         now, deadline = self._loop.time(), waiter.started + (waiter.timeout or 0.0)
         if now < deadline - ROUNDING_SECONDS:
             self._put(waiter, deadline)
-            self._owner.on_near(waiter, now)
+            self._parent.on_near(waiter, now)
         elif waiter.tracked is None or waiter.tracked.worker is None:
-            self._owner.on_over(waiter, now)
+            self._parent.on_over(waiter, now)
         else:
             if not self._late:
                 self._loop.call_soon(self._wait_for_answers, self._late, _GRACE_ITERATIONS, context=Context())
@@ -90,7 +90,7 @@ class Deadlines:
             self._due.add(map(self._over, waiters))
 
     def _over(self, waiter: Watch) -> None:
-        self._owner.on_over(waiter, self._loop.time())
+        self._parent.on_over(waiter, self._loop.time())
 
     def close(self) -> None:
         """Stop all timers, and end no more waits."""

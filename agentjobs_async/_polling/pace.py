@@ -129,7 +129,7 @@ class Release:
         self._counted_at = now
 
 
-class ShareOwner(Protocol):
+class Sharer(Protocol):
     """One of the processes that share a limit of polls."""
 
     @property
@@ -148,12 +148,12 @@ class PollShare:
     Attributes:
         per_second: Polls per second; 0 for none at present.
         turn: Loop time of one of the turns; `None` where polls may start at any time that keeps the interval.
-        owner: Has the share only while it is sure of it; `None` where no other process can use it.
+        sharer: Has the share only while it is sure of it; `None` where no other process can use it.
     """
 
     per_second: float
     turn: float | None = None
-    owner: ShareOwner | None = None
+    sharer: Sharer | None = None
 
     @property
     def interval(self) -> float:
@@ -163,7 +163,7 @@ class PollShare:
     @property
     def may_poll(self) -> bool:
         """Whether any poll may start at present."""
-        return self.per_second > 0 and (self.owner is None or self.owner.is_sure)
+        return self.per_second > 0 and (self.sharer is None or self.sharer.is_sure)
 
 
 class ShareLimiter:

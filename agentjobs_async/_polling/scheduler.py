@@ -114,7 +114,7 @@ class Scheduler:
             self._hooks.wait_ended(waiter, tracked.ref, result, waiter.polls, elapsed, lateness, shared=shared)
 
     def leave(self, watch: Watch) -> None:
-        """End the wait of a watch that its owner cancels."""
+        """End the wait of a watch that its caller cancels."""
         self.detach(watch, asyncio.CancelledError())
 
     def _end_waiter(self, tracked: Tracked, waiter: Watch, result: Result) -> None:
@@ -222,7 +222,7 @@ class Scheduler:
                 yield
 
 
-class SchedulerOwner(Protocol):
+class SchedulerParent(Protocol):
     """A session or tracker, as the ways to wait see it that are objects of their own."""
 
     _shutdown: Shutdown[JobRef]

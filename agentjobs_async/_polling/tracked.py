@@ -13,7 +13,7 @@ from agentjobs_async.telemetry.observers import GuardedCallback, call_in
 _STOPPED: Final = "a strategy or get_job raised StopIteration"
 
 
-class WaitOwner(Protocol):
+class WaitParent(Protocol):
     """What a wait belongs to: the scheduler, which imports this module.
 
     Attributes:
@@ -23,7 +23,7 @@ class WaitOwner(Protocol):
     loop: asyncio.AbstractEventLoop
 
     def leave(self, watch: "Watch") -> None:
-        """End the wait of a watch that its owner cancels."""
+        """End the wait of a watch that its caller cancels."""
 
 
 class Watch(asyncio.Future[AgentJob]):
@@ -43,7 +43,7 @@ class Watch(asyncio.Future[AgentJob]):
 
     __slots__ = ("_scheduler", "bucket", "polls_at_end", "polls_before", "started", "timeout", "tracked")
 
-    def __init__(self, scheduler: WaitOwner, timeout: float | None) -> None:
+    def __init__(self, scheduler: WaitParent, timeout: float | None) -> None:
         super().__init__(loop=scheduler.loop)
         self._scheduler = scheduler
         self.tracked: Tracked | None = None
@@ -82,7 +82,7 @@ class Watch(asyncio.Future[AgentJob]):
         else:
             self.set_exception(as_runtime_error(result, StopIteration, _STOPPED))
             if isinstance(result, SessionClosedError):
-                self.exception()  # marks it as retrieved: the owner closed the session, and need not await the watch
+                self.exception()  # it counts as retrieved: the caller closed the session, and need not await the watch
 
     def cancel(self, msg: Any = None) -> bool:
         """Stop waiting, at once. The job continues remotely."""
@@ -97,7 +97,7 @@ class WatchWithUpdates(Watch):
 
     __slots__ = ("_context", "_last", "_update")
 
-    def __init__(self, scheduler: WaitOwner, timeout: float | None, update: GuardedCallback) -> None:
+    def __init__(self, scheduler: WaitParent, timeout: float | None, update: GuardedCallback) -> None:
         super().__init__(scheduler, timeout)
         self._update = update
         self._context = copy_context()

@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Self
 
 from agentjobs_async._polling.reading import as_runtime_error
-from agentjobs_async._polling.scheduler import Scheduler, SchedulerOwner
+from agentjobs_async._polling.scheduler import Scheduler, SchedulerParent
 from agentjobs_async._polling.tracked import Watch
 from agentjobs_async.errors import InvalidInputError
 from agentjobs_async.models import AgentJob, JobRef
@@ -40,10 +40,10 @@ class Updates(AsyncIterator[AgentJob]):
         watch: The wait; `None` before the block was entered.
     """
 
-    __slots__ = ("_changed", "_end", "_job", "_last", "_newest", "_owner", "_timeout", "watch")
+    __slots__ = ("_changed", "_end", "_job", "_last", "_newest", "_parent", "_timeout", "watch")
 
-    def __init__(self, owner: SchedulerOwner, job: AgentJob | JobRef, timeout: float | None) -> None:
-        self._owner = owner
+    def __init__(self, parent: SchedulerParent, job: AgentJob | JobRef, timeout: float | None) -> None:
+        self._parent = parent
         self._job = job
         self._timeout = timeout
         self.watch: Watch | None = None
@@ -55,7 +55,7 @@ class Updates(AsyncIterator[AgentJob]):
     async def __aenter__(self) -> Self:
         if self.watch is not None:
             raise InvalidInputError("this updates was used already: call updates again")
-        scheduler = self._owner._scheduler()  # noqa: SLF001 - private to users
+        scheduler = self._parent._scheduler()  # noqa: SLF001 - private to users
         self.watch = _UpdatesWatch(self, scheduler, self._timeout)
         scheduler.attach(self.watch, self._job)
         return self

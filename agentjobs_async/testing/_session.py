@@ -5,7 +5,7 @@ from agentjobs_async.session import EMULATOR
 
 
 class EmulatorSession(AgentJobsSession):
-    """A session that marks itself as that of an emulator: a journal that it has served refuses every other service."""
+    """A session that says that it is an emulator's: a journal that it has served refuses every other service."""
 
     @property
     def service(self) -> str:

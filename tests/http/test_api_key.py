@@ -122,9 +122,9 @@ def test_not_in_fields() -> None:
         vars(key)
     assert "Marma" not in repr(attrs.asdict(Holder(key)))
     masker = key._masker
-    for owner in (key, masker):
-        for name in type(owner).__slots__ if owner is not None else ():
-            assert "Marma" not in repr(getattr(owner, name))
+    for part in (key, masker):
+        for name in type(part).__slots__ if part is not None else ():
+            assert "Marma" not in repr(getattr(part, name))
 
 
 def test_not_copied() -> None:

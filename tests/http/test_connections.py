@@ -40,14 +40,14 @@ async def test_polls_are_sent_once(then: Any, monkeypatch: pytest.MonkeyPatch, *
 NEEDED = [(aiohttp.TCPConnector, "_close"), (ResponseHandler, "abort"), (ResponseHandler, "close")]
 
 
-@pytest.mark.parametrize(("owner", "name"), NEEDED)
-async def test_missing_parts(owner: Any, name: str) -> None:
+@pytest.mark.parametrize(("part", "name"), NEEDED)
+async def test_missing_parts(part: Any, name: str) -> None:
     """A session refuses to open, by name, where aiohttp lacks what keeps a create that was cut from being sent."""
     with pytest.MonkeyPatch.context() as patched:
-        for kind in owner.__mro__:
+        for kind in part.__mro__:
             if name in vars(kind):
                 patched.delattr(kind, name)
-        with pytest.raises(InvalidInputError, match=rf"aiohttp .* has no {owner.__name__}\.{name}"):
+        with pytest.raises(InvalidInputError, match=rf"aiohttp .* has no {part.__name__}\.{name}"):
             await session_of().create_job("x")
 
 
@@ -67,8 +67,8 @@ async def test_missing_factory(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.looptime
 async def test_names_that_are_not_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where aiohttp calls none of the other private names, creates and reads work as with aiohttp itself."""
-    for owner, name in ((Pool, "_create_connection"), (Pool, "_release"), (Connection, "resume_reading")):
-        monkeypatch.delattr(owner, name)
+    for part, name in ((Pool, "_create_connection"), (Pool, "_release"), (Connection, "resume_reading")):
+        monkeypatch.delattr(part, name)
     monkeypatch.setattr(Connection, "_payload", property(lambda _: None, lambda *_: None), raising=False)
     broken = Reply(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n{\r\n", later=b"zz\r\n")
     replies = (job(), job(model="a" * 300_000), job(), broken)

@@ -264,7 +264,7 @@ def test_pickles(protocol: int) -> None:
 
 
 def test_given_dict_is_filled() -> None:
-    """New durations go into the dict that was given, so that its owner can store it."""
+    """New durations go into the dict that was given, so that its caller can store it."""
     histories: Histories = {}
     wait_learned(histories).learn("docs", None, 1.0, 2.0)
     assert [len(history) for history in histories.values()] == [1]

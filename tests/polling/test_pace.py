@@ -36,7 +36,7 @@ def limits_of(count: int, limit: float) -> list[PollLimits]:
     return found
 
 
-class Owner:
+class Sharer:
     """A process that may count as dead."""
 
     is_sure = False
@@ -120,14 +120,14 @@ def test_a_moved_turn() -> None:
 
 
 def test_none_at_present() -> None:
-    """No poll starts while the share is 0, or its owner not sure of it; the process looks again after a second."""
+    """No poll starts while the share is 0, or its sharer not sure of it; the process looks again after a second."""
     limits = PollLimits(None)
     limits.share("journal", PollShare(0.0))
     assert limits.next_start(10.0) == 11.0
-    owner = Owner()
-    limits.share("journal", PollShare(5.0, 10.0, owner))
+    sharer = Sharer()
+    limits.share("journal", PollShare(5.0, 10.0, sharer))
     assert limits.next_start(10.0) == 11.0
-    owner.is_sure = True
+    sharer.is_sure = True
     assert limits.next_start(10.0) == 10.0
 
 

@@ -483,8 +483,8 @@ def replaced(world: World) -> Iterator[None]:
         (sqlite3.dbapi2, "connect", connect),
     ]
     with contextlib.ExitStack() as stack:
-        for owner, name, value in replacements:
-            stack.enter_context(patch.object(owner, name, value))
+        for part, name, value in replacements:
+            stack.enter_context(patch.object(part, name, value))
         random.seed(world.seed)
         gc.disable()
         stack.callback(gc.enable)
