@@ -150,25 +150,25 @@ def accepts(retry: RetryStrategy, history: PollHistory, error: Exception, now: f
 class _Outcome(tenacity.Future):
     """A finished attempt, as strategies read it; without the lock and condition of a real future, to be cheap."""
 
-    def __init__(self, attempt_number: int, held: object) -> None:
+    def __init__(self, attempt_number: int, value: object) -> None:
         self.attempt_number = attempt_number
-        self._held = held
+        self._value = value
 
     def __repr__(self) -> str:
-        return f"<outcome of attempt {self.attempt_number}: {self._held!r}>"
+        return f"<outcome of attempt {self.attempt_number}: {self._value!r}>"
 
     def done(self) -> bool:
         return True
 
     def result(self, timeout: float | None = None) -> Any:
         del timeout
-        if isinstance(self._held, BaseException):
-            raise self._held
-        return self._held
+        if isinstance(self._value, BaseException):
+            raise self._value
+        return self._value
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         del timeout
-        return self._held if isinstance(self._held, BaseException) else None
+        return self._value if isinstance(self._value, BaseException) else None
 
 
 class CallState(tenacity.RetryCallState):
@@ -177,7 +177,7 @@ class CallState(tenacity.RetryCallState):
     One is made at each poll: constant values are class attributes, and the outcome is made when first read.
 
     Attributes:
-        held: What the outcome holds: a job that has not ended, or an error.
+        value: What the outcome is: a job that has not ended, or an error.
         job: The job as it was shown last, or given; `None` before.
         created: As in `PollHistory`.
     """
@@ -190,11 +190,11 @@ class CallState(tenacity.RetryCallState):
     upcoming_sleep: float = 0.0
     outcome_timestamp: float
 
-    def __init__(self, history: PollHistory, held: object, now: float) -> None:
+    def __init__(self, history: PollHistory, value: object, now: float) -> None:
         self.start_time: float = history.started
         self.attempt_number: int = history.polls
         self.outcome_timestamp: float = now
-        self.held: object = held
+        self.value: object = value
         self.job: AgentJob | None = history.job
         self.created: float = history.created
 
@@ -206,7 +206,7 @@ class CallState(tenacity.RetryCallState):
     @cached_property
     def outcome(self) -> tenacity.Future:  # type: ignore[override]  # made when first read; tenacity may set it
         """The last attempt, finished."""
-        return _Outcome(self.attempt_number, self.held)
+        return _Outcome(self.attempt_number, self.value)
 
 
 def _checked_in_flight(name: str, value: object) -> None:

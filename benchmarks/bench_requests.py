@@ -32,9 +32,9 @@ HEADERS = {"Authorization": f"Bearer {KEY}", "Accept": "application/json"}
 Call = Callable[[], Awaitable[object]]
 
 
-async def _client(stack: AsyncExitStack, *, is_kept: bool) -> aiohttp.ClientSession:
+async def _client(stack: AsyncExitStack, *, is_reused: bool) -> aiohttp.ClientSession:
     """Return aiohttp's client without what it can do without: cookies, and a limit of connections."""
-    connector = aiohttp.TCPConnector(limit=0, force_close=not is_kept)
+    connector = aiohttp.TCPConnector(limit=0, force_close=not is_reused)
     settings: dict[str, Any] = {"headers": HEADERS, "timeout": aiohttp.ClientTimeout(total=30, connect=10)}
     client = aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar(), **settings)
     return await stack.enter_async_context(client)
@@ -42,7 +42,7 @@ async def _client(stack: AsyncExitStack, *, is_kept: bool) -> aiohttp.ClientSess
 
 async def cheapest_get(url: str, stack: AsyncExitStack) -> Call:
     """Read a job by aiohttp, the address parsed beforehand."""
-    client, address = await _client(stack, is_kept=True), URL(f"{url}/v2/agent/docs/job/job_1")
+    client, address = await _client(stack, is_reused=True), URL(f"{url}/v2/agent/docs/job/job_1")
 
     async def get() -> object:
         async with client.get(address, allow_redirects=False) as response:
@@ -71,7 +71,7 @@ async def get_job(url: str, stack: AsyncExitStack) -> Call:
 
 async def cheapest_post(url: str, stack: AsyncExitStack) -> Call:
     """Create a job by aiohttp, on a connection of its own."""
-    client, address = await _client(stack, is_kept=False), URL(f"{url}/v2/agent/docs/job")
+    client, address = await _client(stack, is_reused=False), URL(f"{url}/v2/agent/docs/job")
     request = {"data": json.dumps({"prompt": PROMPT}).encode(), "headers": {"Content-Type": "application/json"}}
 
     async def post() -> object:

@@ -515,7 +515,7 @@ async def test_errors_are_freed_with_the_last_reference() -> None:
         "updates": first_update,
         "as_completed": first_result,
     }
-    kept = []
+    alive = []
     gc.disable()
     try:
         for name, call in calls.items():
@@ -526,10 +526,10 @@ async def test_errors_are_freed_with_the_last_reference() -> None:
                         await call(session)
                 error = weakref.ref(caught.value)
                 del caught
-                kept += [name] if error() is not None else []
+                alive += [name] if error() is not None else []
     finally:
         gc.enable()
-    assert kept == []
+    assert alive == []
 
 
 async def test_documents_that_are_no_job() -> None:

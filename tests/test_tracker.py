@@ -233,14 +233,14 @@ async def test_stats_in_a_thread() -> None:
     try:
         async with JobTracker(Polled("active"), policy=every(0.01)) as tracker:
             asked = asyncio.ensure_future(asyncio.to_thread(export))
-            kept = [tracker.watch(ref) for ref in refs(200)]
+            watches = [tracker.watch(ref) for ref in refs(200)]
             for _ in range(20):
                 for watch in [tracker.watch(JobRef("blog", f"job_{number}")) for number in range(200)]:
                     watch.cancel()
                 await asyncio.sleep(0.01)
             over.set()
             await asked  # raises what the thread did
-            for watch in kept:
+            for watch in watches:
                 watch.cancel()
     finally:
         over.set()
@@ -262,7 +262,7 @@ async def test_end_of_what_needs_no_wait() -> None:
 
 @in_memory
 async def test_limit_of_polls() -> None:
-    """A limit that is set while jobs are polled holds from then on, and can be lifted."""
+    """A limit that is set while jobs are polled counts from then on, and can be lifted."""
     get_job = Polled()
     async with JobTracker(get_job, policy=every(1)) as tracker:
         waits = [tracker.watch(ref, timeout=None) for ref in refs(50)]

@@ -1,6 +1,6 @@
 """aiohttp's connections as this package needs them. The only module that uses private names of aiohttp.
 
-Four of them keep a create that was cut from being sent: with a version of aiohttp that lacks one, a session must not
+Four of them stop a create that was cut from being sent: with a version of aiohttp that lacks one, a session must not
 open. Without the others it works as aiohttp does by itself: `_create_connection` and `_release` of the connector,
 `resume_reading`, `set_exception`, `_payload` and `_reading_paused` of a connection.
 """
@@ -31,13 +31,13 @@ class UnansweredError(aiohttp.ClientConnectionError):
     """A connection broke before a byte of the answer came. aiohttp does not send the request again after this error.
 
     Attributes:
-        kept: Whether it had served an earlier request: most often the server had closed it by then.
+        reused: Whether it had served an earlier request: most often the server had closed it by then.
         alert: The TLS alert with which the server broke it, such as `CERTIFICATE_REQUIRED`; `None` without one.
     """
 
-    def __init__(self, error: BaseException, *, kept: bool, alert: str | None) -> None:
+    def __init__(self, error: BaseException, *, reused: bool, alert: str | None) -> None:
         super().__init__(*error.args)
-        self.kept = kept
+        self.reused = reused
         self.alert = alert
 
 
@@ -66,26 +66,26 @@ class Connection(ResponseHandler, asyncio.BufferedProtocol):
     which has a buffer of its own, calls `data_received` instead, as for every `asyncio.Protocol`.
 
     Attributes:
-        held: The hold that a request has on the connection, or the last one had.
+        use: What gives the connection to a request, now or the last time.
     """
 
     def __init__(self, pool: "Pool") -> None:
         super().__init__(asyncio.get_running_loop())
         self._pool = pool
-        self._unanswered = False  # whether no byte has come yet since the last hold
-        self._is_kept = False
+        self._unanswered = False  # whether no byte has come yet since the last use began
+        self._is_reused = False
         self._tls: str | None = None  # its version
-        self.held: aiohttp.connector.Connection | None = None
+        self.use: aiohttp.connector.Connection | None = None
 
     @property
     def idle(self) -> bool:
         """Whether the connection is in the pool."""
-        return self.held is not None and self.held.closed
+        return self.use is not None and self.use.closed
 
-    def hold(self, held: aiohttp.connector.Connection) -> None:
-        """Record the hold that the next request has."""
-        self._unanswered, self._is_kept = True, self.held is not None
-        self.held = held
+    def record_use(self, use: aiohttp.connector.Connection) -> None:
+        """Record that the next request has the connection."""
+        self._unanswered, self._is_reused = True, self.use is not None
+        self.use = use
 
     def connection_made(self, transport: Any) -> None:
         self._pool.open.add(self)
@@ -120,10 +120,10 @@ class Connection(ResponseHandler, asyncio.BufferedProtocol):
     def set_exception(self, exc: BaseException, *cause: BaseException) -> None:
         if self.exception() is not None:
             return  # the first error is the cause, such as an alert of TLS: a write that fails after it tells less
-        if self._unanswered and (self._is_kept or (self._tls is not None and not _is_broken_record(*cause))):
+        if self._unanswered and (self._is_reused or (self._tls is not None and not _is_broken_record(*cause))):
             # Before TLS 1.3, a handshake that has ended is answered by no alert: it would be about the request.
             alert = alert_of(*cause) if self._tls == _TLS_1_3 else None
-            exc, cause = UnansweredError(exc, kept=self._is_kept, alert=alert), (exc,)
+            exc, cause = UnansweredError(exc, reused=self._is_reused, alert=alert), (exc,)
         super().set_exception(exc, *cause)
         # aiohttp tells the reader of a body nothing of a chunk that breaks it: the reader would wait for the timeout.
         payload = getattr(self, "_payload", None)
@@ -132,7 +132,7 @@ class Connection(ResponseHandler, asyncio.BufferedProtocol):
 
     def resume_reading(self, *arguments: bool, **options: bool) -> None:
         if getattr(self, "_reading_paused", True):
-            # The loop keeps the context in which a socket is watched for as long as the connection is kept.
+            # The loop keeps the context in which a socket is watched for as long as the connection is open.
             Context().run(super().resume_reading, *arguments, **options)
         else:  # nearly always: aiohttp calls this for each response
             super().resume_reading(*arguments, **options)
@@ -206,25 +206,25 @@ class Pool(aiohttp.TCPConnector):
             connection.abort()
 
     async def connect(self, *arguments: Any, **options: Any) -> aiohttp.connector.Connection:
-        """Return a hold on an idle connection, or on a new one."""
+        """Return the use of an idle connection, or of a new one."""
         progress = create_under_way.get()
         if progress is not None:
             progress.connecting()
-        held = None
+        use = None
         try:
-            held = await super().connect(*arguments, **options)
+            use = await super().connect(*arguments, **options)
         finally:
             made = self._made.pop(asyncio.current_task(), ())
             self.open.difference_update([one for one in made if _is_wrapped(one)])
-            if held is None:
+            if use is None:
                 # Cancelled right after the handshake, asyncio closes gracefully; so does aiohttp when a proxy refuses.
                 for one in made:
                     one.abort()
         if progress is not None:
             progress.connected()
-        connection: Any = held.protocol
-        connection.hold(held)
-        return held
+        connection: Any = use.protocol
+        connection.record_use(use)
+        return use
 
     def _make(self) -> Connection:
         connection = self._kind(self)

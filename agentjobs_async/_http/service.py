@@ -16,8 +16,8 @@ if TYPE_CHECKING:  # loaded with the first hook
     from agentjobs_async.telemetry.hooks import Hooks
 
 _PROJECT, _JOB = "project_id", "job_id"
-_MAX_KEPT_BYTES: Final = 4_096  # of a body: 100,000 jobs still fit into memory, and nearly all documents are smaller
-_MAX_KEPT_CONTAINERS: Final = 64  # in a body: an empty object takes 2 bytes of it, and 64 once it is decoded
+_MAX_CACHED_BYTES: Final = 4_096  # of a body: 100,000 jobs still fit into memory, and nearly all documents are smaller
+_MAX_CACHED_CONTAINERS: Final = 64  # in a body: an empty object takes 2 bytes of it, and 64 once it is decoded
 _OK: Final = 200
 
 
@@ -64,8 +64,8 @@ class Service:
     async def read(self, ref: JobRef, label: str | None) -> AgentJob | ReadJob | AgentJobsError:
         """Return the job as the service shows it now, with `label`, or the error of this one exchange.
 
-        It is sent once more where a kept connection broke before a byte of the answer, and decoded each time. A poll is
-        neither: the next one is due soon.
+        It is sent once more where a reused connection broke before a byte of the answer, and decoded each time. A poll
+        is neither: the next one is due soon.
         """
         response = await self._transport.read(self._get_path.url(ref.project_id, ref.job_id), repeats=True)
         if isinstance(response, AgentJobsError):
@@ -85,18 +85,18 @@ class Service:
         if last is not None and found.body == last[0] and last[1].label == label and _says_no_more_than_its_body(found):
             return last[1]
         answer = with_label(self._decoder.read(found, ref), label)
-        if isinstance(answer, AgentJob) and not answer.is_terminal and self._may_be_kept(found):
+        if isinstance(answer, AgentJob) and not answer.is_terminal and self._may_be_cached(found):
             self._last[ref] = found.body, answer
         elif last is not None:
             del self._last[ref]
         return answer
 
-    def _may_be_kept(self, response: Response) -> bool:
+    def _may_be_cached(self, response: Response) -> bool:
         """Return whether the body is small, decoded too, and does not echo the key: nothing may hold that."""
         body = response.body
         return (
-            len(body) <= _MAX_KEPT_BYTES
-            and body.count(b"{") + body.count(b"[") <= _MAX_KEPT_CONTAINERS
+            len(body) <= _MAX_CACHED_BYTES
+            and body.count(b"{") + body.count(b"[") <= _MAX_CACHED_CONTAINERS
             and _says_no_more_than_its_body(response)
             and not self._decoder.key.may_be_in(body)
         )

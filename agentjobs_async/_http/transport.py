@@ -127,7 +127,7 @@ class Transport:
     async def read(self, url: URL, *, repeats: bool = False) -> Response | AgentJobsError:
         """Return the response to one GET, or the error of the exchange.
 
-        With `repeats` it is sent once more, on a fresh connection and within the same time, where a kept connection
+        With `repeats` it is sent once more, on a fresh connection and within the same time, where a reused connection
         broke before a byte of the answer.
         """
         client, timeout, options = self._reads, self._read_timeout, self._read_options
@@ -143,7 +143,7 @@ class Transport:
                 interrupted = error
                 break
             except Exception as error:  # noqa: BLE001 - whatever a foreign library raises is a fault of the exchange
-                if not repeats or client is self._fresh or not _broke_unanswered(error, kept=True):
+                if not repeats or client is self._fresh or not _broke_unanswered(error, reused=True):
                     return self._fault(error, url)
             client, timeout = self._fresh, self._timeout_of_read(began + self.read_seconds)
             options = {**options, "middlewares": (send_once,)}
@@ -205,7 +205,7 @@ class Transport:
             return NotSentError(f"nothing was sent{target}: {text}", reason or "connect")
         if isinstance(error, aiohttp.ClientResponseError | HttpProcessingError):
             return ProtocolError("http", text)
-        if _broke_unanswered(error, kept=False):
+        if _broke_unanswered(error, reused=False):
             text += " before any answer; TLS is a likely cause: a client certificate that the server refuses, or misses"
         return TransportError(f"the exchange broke: {text}")
 
@@ -313,15 +313,15 @@ read no byte of the request.
 def _refused_certificate(error: Exception) -> str | None:
     """Return the alert by which the server refused the session's own certificate; `None` if `error` tells of none."""
     if isinstance(error, UnansweredError):
-        alert = None if error.kept else error.alert
+        alert = None if error.reused else error.alert
     else:
         alert = alert_of(error.os_error) if isinstance(error, aiohttp.ClientConnectorError) else None
     return alert if alert in _CERTIFICATE_ALERTS else None
 
 
-def _broke_unanswered(error: Exception, *, kept: bool) -> bool:
-    """Return whether a kept connection, or one of TLS that was made for the request, broke before any answer."""
-    return isinstance(error, UnansweredError) and error.kept is kept
+def _broke_unanswered(error: Exception, *, reused: bool) -> bool:
+    """Return whether a reused connection, or one of TLS that was made for the request, broke before any answer."""
+    return isinstance(error, UnansweredError) and error.reused is reused
 
 
 def _not_sent_reason(error: Exception) -> NotSentReason | None:

@@ -23,7 +23,7 @@ _PATH_TEXT: Final = re.compile(r"[A-Za-z0-9\-._~!$&'()*+,;=:@%/?]*")
 
 
 def checked_base_url(value: object, *, allow_insecure: bool = False) -> URL:
-    """Return the address that all paths are appended to; its own path is kept, a slash at its end is dropped.
+    """Return the address that all paths are appended to; its own path stays, a slash at its end is dropped.
 
     Raises:
         InvalidInputError: `value` is not http(s), or has no host, or has userinfo, a query or a fragment; or it is

@@ -28,7 +28,7 @@ _BIN_SECONDS: Final = 0.05  # of the counts
 _MOST_BINS: Final = 4096
 _LEAST_SPAN_SECONDS: Final = 1.0
 _SPAN_OF_REFUSALS: Final = 1.1  # times the time in which all polls were refused: what was answered came before it
-_SPAN_KEPT: Final = 0.97  # of the span, at each refusal that did not last for as long
+_SPAN_LEFT: Final = 0.97  # of the span, at each refusal that did not last for as long
 _MEASURED_SPANS: Final = (1.0, 1.05, 1.1, 1.2, 1.3, 1.5, 2.0, 4.0, 10.0)
 """The busiest of these is the measured rate: a mean would count time without demand."""
 
@@ -79,7 +79,7 @@ class AdaptiveRate:
             self._span = lasted
             self._peak = min(self._peak, self._measured(now) or inf)
         else:
-            self._span = max(self._span * _SPAN_KEPT, _LEAST_SPAN_SECONDS)
+            self._span = max(self._span * _SPAN_LEFT, _LEAST_SPAN_SECONDS)
         seconds = _REGROWTH_SECONDS + self._search_seconds * _AT_DOUBLES + self._span if self._answered else 0.0
         self._regrows_from, self._doubles_from = now, now + seconds
         self._next_start = now + 1 / self.at(now)

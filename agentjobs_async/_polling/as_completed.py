@@ -19,7 +19,7 @@ from agentjobs_async.models import AgentJob, JobRef
 AHEAD: Final = 1_000
 """How many jobs of a source without a known length are read before their results are."""
 
-_ENDED_KEPT: Final = 64  # ended members that may stay in the list beside as many as are running: sweeping is rare
+_MOST_ENDED: Final = 64  # ended members that may stay in the list beside as many as are running: sweeping is rare
 
 
 @frozen
@@ -166,7 +166,7 @@ class AsCompleted(AsyncIterator[WaitResult]):
     def add_result(self, result: WaitResult) -> None:
         """Record a member's result."""
         self._running -= 1
-        if len(self._members) > 2 * self._running + _ENDED_KEPT:
+        if len(self._members) > 2 * self._running + _MOST_ENDED:
             self._members = [member for member in self._members if member.tracked is not None]
         self._finished.append(result)
         self._changed.set()

@@ -62,7 +62,7 @@ class ProjectBackoffs:
         """Count a refused poll that `began` at this time; return when polls of the project may begin again."""
         if project_id not in self._backoffs:
             if len(self._backoffs) >= _MAX_BACKOFFS:
-                self._backoffs = {other: kept for other, kept in self._backoffs.items() if kept.until > now}
+                self._backoffs = {other: backoff for other, backoff in self._backoffs.items() if backoff.until > now}
             self._backoffs[project_id] = Backoff()
         return self._backoffs[project_id].refused(began, now)
 

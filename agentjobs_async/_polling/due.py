@@ -37,13 +37,13 @@ class _Line:
         self._turns: OrderedDict[str, None] = OrderedDict()
         """The projects with jobs that are not held; the next in turn, which was polled least recently, is the first."""
         self._order: list[tuple[int, str]] = []
-        """A heap with one entry for each of these projects: a number that is not above that of its first job.
+        """A heap with one item for each of these projects: a number that is not above that of its first job.
 
-        Removal is lazy: there may be entries of projects that have left, and numbers of jobs that have. They are
+        Removal is lazy: there may be items of projects that have left, and numbers of jobs that have. They are
         corrected once they are the first of the heap.
         """
         self._in_order: set[str] = set()
-        """The projects with an entry in `_order`."""
+        """The projects with an item in `_order`."""
 
     def jobs_of(self, project_id: str) -> int:
         """Return the number of the jobs of a project."""
@@ -87,7 +87,7 @@ class _Line:
             return
         self.ready += len(jobs)
         self._turns[project_id] = None
-        if project_id not in self._in_order:  # else its entry has a lower number, that of a job which has left
+        if project_id not in self._in_order:  # else its item has a lower number, that of a job which has left
             self._in_order.add(project_id)
             heappush(self._order, (next(iter(jobs.values())), project_id))
 
@@ -113,7 +113,7 @@ class _Line:
             first = next(iter(self._jobs[name].values()))
             if first == number:
                 return name
-            heapreplace(self._order, (first, name))  # the job of the entry has left
+            heapreplace(self._order, (first, name))  # the job of the item has left
 
 
 class _Hold:
@@ -184,7 +184,7 @@ class DueJobs:
         self._refused_from = 0  # of `_others_popped`: from then on, a refused job may go before others
         self._holds: dict[str, _Hold] = {}
         self._rests: list[tuple[float, str]] = []
-        """A heap of the projects that rest: an entry counts while its time is that of `rests_until`."""
+        """A heap of the projects that rest: an item counts while its time is that of `rests_until`."""
 
     def __len__(self) -> int:
         return self._urgent.size + self._refused.size + self._others.size + len(self.set_aside)

@@ -234,7 +234,7 @@ class PollLimits:
         self._rate.per_second = self._budget if per_second is None else min(self._budget, per_second)
 
     def share(self, sharer: object, share: PollShare | None) -> None:
-        """Poll within `share` beside all other limits; `None` lifts that of `sharer`. The smallest holds."""
+        """Poll within `share` beside all other limits; `None` lifts that of `sharer`. The smallest counts."""
         if share is None:
             self._shares.pop(sharer, None)
         else:

@@ -37,7 +37,7 @@ class PollQueue:
     Attributes:
         dispatcher: What is told when a poll may be sent: the workers, once they are made.
         outage: Learns for which jobs the server was reached, and which not.
-        no_slow: Whether jobs of which a poll was cut hold all the slots that they may: the others are set aside.
+        no_slow: Whether jobs of which a poll was cut use all the slots that they may: the others are set aside.
     """
 
     dispatcher: Dispatcher
@@ -62,11 +62,11 @@ class PollQueue:
         return self._due.ready > 0 or (bool(self._due.set_aside) and not self.no_slow)
 
     def has_set_aside(self) -> bool:
-        """Return whether a slow job waits for one of the slots that slow jobs may hold."""
+        """Return whether a slow job waits for one of the slots that slow jobs may use."""
         return self.no_slow and bool(self._due.set_aside)
 
     def enqueue(self, tracked: Tracked, now: float) -> None:
-        """Queue a poll of a job without an entry, not before its `not_before`."""
+        """Queue a poll of a job that is not queued, not before its `not_before`."""
         if tracked.not_before > now:
             self.put(tracked, tracked.not_before, now)
         else:
@@ -121,7 +121,7 @@ class PollQueue:
             self.outage.probe_soon()
 
     def _unqueue(self, tracked: Tracked) -> None:
-        """Remove the entry of a job that has one."""
+        """Remove a job that is queued from its bucket or its line."""
         if tracked.bucket >= 0:
             self._wheel.discard(tracked, tracked.bucket)
             tracked.bucket = Tracked.NOWHERE

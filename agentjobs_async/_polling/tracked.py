@@ -1,4 +1,4 @@
-"""What the scheduler keeps of one job, of each wait for it, and of the worker that polls it."""
+"""What the scheduler knows of one job, of each wait for it, and of the worker that polls it."""
 
 import asyncio
 from contextvars import copy_context
@@ -29,7 +29,7 @@ class WaitParent(Protocol):
 class Watch(asyncio.Future[AgentJob]):
     """One wait for a job, with a deadline of its own: a future of the ended job.
 
-    The scheduler keeps its notes on the wait in the attributes, and calls `on_job` and `on_end`. What differs between
+    The scheduler has its notes on the wait in the attributes, and calls `on_job` and `on_end`. What differs between
     the ways to wait is what their watches do in these two.
 
     Attributes:
@@ -63,12 +63,12 @@ class Watch(asyncio.Future[AgentJob]):
         tracked = self.tracked
         return None if tracked is None or tracked.shown <= self.polls_before else tracked.seen
 
-    def on_job(self, job: AgentJob, kept: AgentJob) -> None:
+    def on_job(self, job: AgentJob, compact: AgentJob) -> None:
         """Do nothing with a state of the job: a plain watch is a future of the end only.
 
         Args:
             job: The state.
-            kept: The same state without a large `raw`, for what is kept until the next one.
+            compact: The same state without a large `raw`, for what stays in memory until the next one.
         """
 
     def on_end(self, result: AgentJob | BaseException) -> None:
@@ -103,10 +103,10 @@ class WatchWithUpdates(Watch):
         self._context = copy_context()
         self._last: AgentJob | None = None
 
-    def on_job(self, job: AgentJob, kept: AgentJob) -> None:
+    def on_job(self, job: AgentJob, compact: AgentJob) -> None:
         """Call `update` when the job is new or has changed."""
         if self._last is None or self._last != job:
-            self._last = kept
+            self._last = compact
             call_in(self._context, self._update, job)
 
 
@@ -127,11 +127,11 @@ class Tracked(WaitState):
     # >= 0       in that time bucket   put                             its time, make_urgent -> READY
     # READY      due                   its time, enqueue,              a worker -> NOWHERE, no slow slot -> SET_ASIDE
     #                                  make_urgent: a near deadline
-    # SET_ASIDE  due, the job is slow  slow jobs hold all slots that   a worker -> NOWHERE, make_urgent -> READY,
+    # SET_ASIDE  due, the job is slow  slow jobs use all slots that    a worker -> NOWHERE, make_urgent -> READY,
     #                                  they may (a "slow slot")        its project is paused -> READY
     # NOWHERE    in flight, or none    new; a worker pops it           put, enqueue
     # REMOVED    none                  remove, from any state          -
-    # The order of the constants counts: a job has an entry exactly while `bucket` is above NOWHERE.
+    # The order of the constants counts: a job is queued exactly while `bucket` is above NOWHERE.
     # Once it is REMOVED, the waits that are left end with one result: no deadline and no later answer changes it.
     READY = -1
     SET_ASIDE = -2
@@ -215,7 +215,7 @@ class Tracked(WaitState):
 
 
 class Worker:
-    """A task that polls one job after the other. It holds one of the slots of `PollBudget.in_flight`.
+    """A task that polls one job after the other. It uses one of the slots of `PollBudget.in_flight`.
 
     Attributes:
         task: The task in which it runs.

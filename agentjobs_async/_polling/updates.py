@@ -21,9 +21,9 @@ class _UpdatesWatch(Watch):
         super().__init__(scheduler, timeout)
         self._updates = updates
 
-    def on_job(self, job: AgentJob, kept: AgentJob) -> None:
+    def on_job(self, job: AgentJob, compact: AgentJob) -> None:
         """Pass the job on."""
-        self._updates.on_job(job, kept)
+        self._updates.on_job(job, compact)
 
     def on_end(self, result: AgentJob | BaseException) -> None:
         """Pass the result on."""
@@ -90,14 +90,14 @@ class Updates(AsyncIterator[AgentJob]):
                     self._changed.clear()
                     await self._changed.wait()
 
-    def on_job(self, job: AgentJob, kept: AgentJob) -> None:
-        """Keep the newest state for the reader."""
-        self._newest = job, kept
+    def on_job(self, job: AgentJob, compact: AgentJob) -> None:
+        """Store the newest state for the reader."""
+        self._newest = job, compact
         if job != self._last:
             self._changed.set()
 
     def on_end(self, result: AgentJob | BaseException) -> None:
-        """Keep the end of the wait for the reader: it comes after the newest state."""
+        """Store the end of the wait for the reader: it comes after the newest state."""
         if isinstance(result, AgentJob):
             self._end = StopAsyncIteration()
         else:

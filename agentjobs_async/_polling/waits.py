@@ -280,7 +280,7 @@ class Waits(Generic[JobLike]):
         left = await self._shutdown.recorded(max(until - clock(), 0.0))
         for ref in left:
             logger.critical(
-                "the draining ended before the job %s was recorded: keep this, and record it", ref.to_token()
+                "the draining ended before the job %s was recorded: record it by this token", ref.to_token()
             )
         return left
 

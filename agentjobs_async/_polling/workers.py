@@ -25,7 +25,7 @@ _HANGS: Final = "no answer while many others came: cut, to make room for other j
 class Workers:
     """Polls the jobs that the queue returns, at most `slots` at a time.
 
-    A slot is held by a worker, from its start until it has found no more work or its poll is cut. It is free from the
+    A slot is used by a worker, from its start until it has found no more work or its poll is cut. It is free from the
     cut on, although the task may take its time to leave; the job itself is polled again only once the task has left.
 
     Args:
@@ -104,7 +104,7 @@ class Workers:
 
         Jobs whose polls hang would otherwise take all slots and stop every other job. Where the server is slow for all
         jobs, polls don't overtake each other, and none is cut early. The polls of a job that is slow itself are given
-        more time after each cut, until one is answered; such jobs hold half of the slots at most, and when only others
+        more time after each cut, until one is answered; such jobs use half of the slots at most, and when only others
         of them wait, only their polls are cut.
         """
         full = len(self._workers) >= self._slots and self._queue.has_backlog()
@@ -204,7 +204,7 @@ class Workers:
             tracked.patience_seconds = 0.0
 
     async def _pause_after(self, error: BaseException, took: float) -> float:
-        """Hold the slot for as long as a poll usually takes: polls that fail at once must not make the client faster.
+        """Keep the slot for as long as a poll usually takes: polls that fail at once must not make the client faster.
 
         Returns:
             The loop time.

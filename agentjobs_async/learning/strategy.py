@@ -89,7 +89,7 @@ class wait_learned(wait_base):  # noqa: N801 - named as tenacity's strategies ar
         """Return the seconds to the next poll, in constant time."""
         if type(retry_state) is not CallState:
             return self(_as_ours(retry_state))
-        job, now = retry_state.held, retry_state.outcome_timestamp
+        job, now = retry_state.value, retry_state.outcome_timestamp
         if type(job) is not AgentJob:
             return self._after_fault(retry_state)
         if self._only is None and (job.model != self._model or job.project_id != self._project_id):
@@ -161,7 +161,7 @@ class wait_learned(wait_base):  # noqa: N801 - named as tenacity's strategies ar
 
 
 class _Learner:
-    """Keeps the gaps of one kind of jobs up to date with their history.
+    """Updates the gaps of one kind of jobs by their history.
 
     Args:
         history: Read only.
@@ -210,15 +210,15 @@ def _check_kind(kind: object, history: object) -> None:
 
 
 def _as_ours(retry_state: tenacity.RetryCallState) -> CallState:
-    """Return the state of a user of tenacity as the waits of this package pass it; a failure is held as `None`."""
+    """Return the state of a user of tenacity as the waits of this package pass it; a failure has the value `None`."""
     outcome = retry_state.outcome
     state = CallState.__new__(CallState)
     state.start_time = retry_state.start_time
     state.attempt_number = retry_state.attempt_number
     state.outcome_timestamp = retry_state.outcome_timestamp or retry_state.start_time
     state.job = None
-    state.held = None if outcome is None or outcome.failed else outcome.result()
+    state.value = None if outcome is None or outcome.failed else outcome.result()
     state.created = state.start_time
-    if isinstance(state.held, AgentJob):
-        state.created = min(state.created, created_by(state.held, state.outcome_timestamp))
+    if isinstance(state.value, AgentJob):
+        state.created = min(state.created, created_by(state.value, state.outcome_timestamp))
     return state

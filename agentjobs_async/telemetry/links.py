@@ -10,6 +10,6 @@ from typing import Final
 __all__ = ["last_create", "resumed_from"]
 
 last_create: Final[ContextVar[str | None]] = ContextVar("agentjobs_last_create", default=None)
-"""The span of the last create in this task: a hook sets it, and a batch keeps it in its journal."""
+"""The span of the last create in this task: a hook sets it, and a batch records it in its journal."""
 resumed_from: Final[ContextVar[str | None]] = ContextVar("agentjobs_resumed_from", default=None)
 """The span that created the job that this task waits for: a batch sets it from its journal, and a hook links it."""

@@ -270,17 +270,17 @@ class Emulator:
             prompt=prompt if isinstance(prompt, str) else None,
         )
 
-    async def _refuse_when_due(self, keep: asyncio.Transport | None = None) -> None:
+    async def _refuse_when_due(self, spared: asyncio.Transport | None = None) -> None:
         # While one refusal lasts, its own task does the refusals that follow it in the plan.
         fault = None if self._listener.refusing else self._plans.pop_refusal()
         if fault is not None:
-            # The response on `keep` is sent once the listener is closed; the refusal itself lasts longer.
+            # The response on `spared` is sent once the listener is closed; the refusal itself lasts longer.
             refused = asyncio.Event()
-            self._listener.spawn(self._refuse(fault, keep, refused))
+            self._listener.spawn(self._refuse(fault, spared, refused))
             await refused.wait()
 
-    async def _refuse(self, fault: Fault | None, keep: asyncio.Transport | None, refused: asyncio.Event) -> None:
-        await self._listener.refuse(keep)
+    async def _refuse(self, fault: Fault | None, spared: asyncio.Transport | None, refused: asyncio.Event) -> None:
+        await self._listener.refuse(spared)
         refused.set()
         while fault is not None:
             await pause(fault.amount)

@@ -92,13 +92,13 @@ class _Handler(web.RequestHandler):
         self._last_body: StreamReader | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the connection: the base class forgets one that it closes, which may still have bytes to send."""
+        """Store the connection: the base class forgets one that it closes, which may still have bytes to send."""
         super().connection_made(transport)
         self._connection = cast("asyncio.Transport", transport)
 
-    def break_unless(self, keep: asyncio.Transport | None) -> None:
-        """Break the connection, unless it is `keep`; what its client has not read is dropped."""
-        if self._connection is not keep:
+    def break_unless(self, spared: asyncio.Transport | None) -> None:
+        """Break the connection, unless it is `spared`; what its client has not read is dropped."""
+        if self._connection is not spared:
             self._connection.abort()
 
     def eof_received(self) -> bool:  # type: ignore[override]  # the base always closes, and returns nothing
@@ -165,7 +165,7 @@ class Listener:
         self.accepted = 0
         self.refusing = True
         self._listening: list[asyncio.Server] = []
-        self._held: list[socket.socket] = []
+        self._reserved: list[socket.socket] = []
         self._tasks: set[asyncio.Task[Any]] = set()
 
     @property
@@ -183,9 +183,9 @@ class Listener:
         """Accept connections, on the same port as before."""
         if not self.refusing:
             return
-        addresses: list[dict[str, Any]] = [{"sock": held} for held in self._held]
-        for held in self._held:
-            held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # beside the connection that `refuse` kept
+        addresses: list[dict[str, Any]] = [{"sock": reserved} for reserved in self._reserved]
+        for reserved in self._reserved:
+            reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # beside the connection that `refuse` spared
         loop = asyncio.get_running_loop()
         # As many waiting connections as the system allows: it drops the first packets of those beyond, so that a client
         # gets through a second later, or has a connection that the server never sees.
@@ -193,23 +193,23 @@ class Listener:
             await loop.create_server(self._new_handler, **address, backlog=socket.SOMAXCONN, reuse_address=True)
             for address in addresses or [{"host": self._host, "port": self.port}]
         ]
-        self._held = []
+        self._reserved = []
         self.port = self._sockets[0].getsockname()[1]
         self.refusing = False
 
-    async def refuse(self, keep: asyncio.Transport | None = None) -> None:
-        """Accept no connections until `listen`, and break the open ones except `keep`."""
+    async def refuse(self, spared: asyncio.Transport | None = None) -> None:
+        """Accept no connections until `listen`, and break the open ones except `spared`."""
         if self.refusing:
             return
         self.refusing = True
         await self._stop_accepting()
         try:
-            self._hold_ports()
+            self._reserve_ports()
         except OSError:  # no file descriptor is left: the ports are free until `listen`
             self._free_ports()
         for server in self._listening:
             server.close()
-        self._break_connections(keep)
+        self._break_connections(spared)
 
     async def close(self) -> None:
         """Cancel every task of the server, and close its connections and its socket."""
@@ -219,7 +219,7 @@ class Listener:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self.refuse()
-        self._break_connections()  # the one that a refusal under way has kept, too
+        self._break_connections()  # the one that a refusal under way has spared, too
         self._free_ports()
         await self._server.shutdown(_CLOSE_SECONDS)
         await asyncio.gather(*(server.wait_closed() for server in self._listening))
@@ -238,31 +238,31 @@ class Listener:
         """Those that accept connections, one for each address of the host."""
         return [listening for server in self._listening for listening in server.sockets]
 
-    def _hold_ports(self) -> None:
-        """Keep the ports for `listen` by sockets that are only bound: those refuse connections.
+    def _reserve_ports(self) -> None:
+        """Reserve the ports for `listen` by sockets that are only bound: those refuse connections.
 
         They are bound before the others close: only a process of this user that sets SO_REUSEPORT could take a port.
         """
         for listening in self._sockets:
-            held = socket.socket(listening.family, listening.type)
-            self._held.append(held)
+            reserved = socket.socket(listening.family, listening.type)
+            self._reserved.append(reserved)
             if listening.family == socket.AF_INET6:
-                held.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)  # as `create_server` does
+                reserved.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)  # as `create_server` does
             for option in _SHARING:
                 listening.setsockopt(socket.SOL_SOCKET, option, 1)
-                held.setsockopt(socket.SOL_SOCKET, option, 1)
-            held.bind(listening.getsockname())
+                reserved.setsockopt(socket.SOL_SOCKET, option, 1)
+            reserved.bind(listening.getsockname())
             for option in _SHARING:
-                held.setsockopt(socket.SOL_SOCKET, option, 0)  # from here on, it is shared with none
+                reserved.setsockopt(socket.SOL_SOCKET, option, 0)  # from here on, it is shared with none
 
-    def _break_connections(self, keep: asyncio.Transport | None = None) -> None:
+    def _break_connections(self, spared: asyncio.Transport | None = None) -> None:
         for handler in self._server.connections:
             assert isinstance(handler, _Handler)  # noqa: S101 - as `_new_handler` makes them
-            handler.break_unless(keep)
+            handler.break_unless(spared)
 
     def _free_ports(self) -> None:
-        while self._held:
-            self._held.pop().close()
+        while self._reserved:
+            self._reserved.pop().close()
 
     async def _stop_accepting(self) -> None:
         # Two iterations of the loop hand over connections that are already accepted: closing the socket loses them.

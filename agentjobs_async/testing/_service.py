@@ -120,7 +120,7 @@ def read_prompt(body: bytes) -> str | Answer:
 
 
 class EmulatedService:
-    """Keeps the jobs and answers requests, without sockets and without faults.
+    """Has the jobs and answers requests, without sockets and without faults.
 
     A job's id has a part that is drawn at random for each service, then the job's number.
 

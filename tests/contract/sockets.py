@@ -122,14 +122,14 @@ def connections(peer: tuple[str, int] | None = None) -> int:
         number = int(name.name)
         with suppress(OSError):
             if stat.S_ISSOCK(os.fstat(number).st_mode):
-                with socket.socket(fileno=os.dup(number)) as held:
-                    listens = held.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
-                    counted = held.family == socket.AF_INET and not listens
-                    count += counted and (peer is None or _peer(held) == peer)
+                with socket.socket(fileno=os.dup(number)) as opened:
+                    listens = opened.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+                    counted = opened.family == socket.AF_INET and not listens
+                    count += counted and (peer is None or _peer(opened) == peer)
     return count
 
 
-def _peer(held: socket.socket) -> object:
+def _peer(opened: socket.socket) -> object:
     with suppress(OSError):
-        return held.getpeername()
+        return opened.getpeername()
     return None

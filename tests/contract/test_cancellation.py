@@ -69,7 +69,7 @@ async def quiet(emulator: Emulator, sent: int, sockets: int) -> None:
 
 
 @asynccontextmanager
-async def tasks_kept() -> AsyncIterator[None]:
+async def same_tasks() -> AsyncIterator[None]:
     """Check that the block leaves no task behind."""
     before = _tasks()
     yield
@@ -104,7 +104,7 @@ async def test_connecting(open_listener: Callable[[str], AbstractAsyncContextMan
                     "wait": lambda: session.wait_for_job(AgentJob("job_1", "docs", "active")),
                 }
                 sockets = connections()
-                async with tasks_kept():
+                async with same_tasks():
                     assert await cancelled(calls[name], after(5))
                     await let_go()
                 await quiet(emulator, 0, sockets)
@@ -121,7 +121,7 @@ async def test_silent_server(server_tls: ssl.SSLContext, client_tls: ssl.SSLCont
         settings: dict[str, Any] = {"project_id": "docs", "ssl": client_tls, "timeouts": HttpTimeouts(request=3)}
         async with Mute(server_tls if tls else None) as server:
             session = AgentJobsSession(server.base_url, KEY, **settings)
-            async with tasks_kept(), session:
+            async with same_tasks(), session:
                 tasks = [
                     asyncio.ensure_future(session.create_job("x" * size, timeout=3)),
                     asyncio.ensure_future(session.get_job("job_1")),
@@ -190,13 +190,13 @@ async def test_wait(waiting: Waiting) -> None:
     async def check(fault: str) -> None:
         events: list[Event] = []
         async with (
-            tasks_kept(),
+            same_tasks(),
             Emulator(script=ENDLESS) as emulator,
             waiting(emulator, policy=every(20), hooks=[events.append]) as (session, wait),
         ):
             created = await _read_once(session, emulator, fault)
             sockets = connections()
-            async with tasks_kept():
+            async with same_tasks():
                 assert await cancelled(lambda: wait(created.ref), after(25))
                 await let_go()
             await quiet(emulator, len(emulator.requests), sockets)
@@ -211,7 +211,7 @@ async def test_wait(waiting: Waiting) -> None:
 
 
 async def _read_once(session: AgentJobsSession, emulator: Emulator, fault: str) -> AgentJob:
-    """Create a job, and read it on a connection that is kept; further reads meet the fault."""
+    """Create a job, and read it on a connection that stays open; further reads meet the fault."""
     created = await session.create_job(PROMPT)
     await session.get_job(created)
     await emulator.inject(f"{fault} forever on=get" if "refuse" not in fault else fault)
@@ -227,7 +227,7 @@ async def test_wait_at_every_moment(waiting: Waiting) -> None:
             created = await session.create_job(PROMPT)
             while under_way and iterations < 60:
                 await emulator.inject(plan)
-                async with tasks_kept():
+                async with same_tasks():
                     under_way = await cancelled(lambda: wait(created.ref), partial(let_go, iterations))
                     await let_go()
                 sent = len(emulator.requests)

@@ -65,11 +65,11 @@ async def test_contexts_are_let_go(hooks: list[Any]) -> None:
                 await session.wait_for_job(job, on_update=lambda _: None)
             return weakref.ref(caller)
 
-        held = [await asyncio.create_task(request("Fix it"))]
+        callers = [await asyncio.create_task(request("Fix it"))]
         others = [session.watch(await session.create_job(f"Fix {number}")) for number in range(3)]
-        held.append(await asyncio.create_task(request("Fix others")))
+        callers.append(await asyncio.create_task(request("Fix others")))
         await asyncio.sleep(60)  # longer than the loop keeps the timers of a request, which it only marks as cancelled
         gc.collect()
-        assert [caller() for caller in held] == [None, None]
+        assert [caller() for caller in callers] == [None, None]
         assert session.stats().jobs == len(others)
         assert session.stats().polls >= 3 * 25

@@ -97,7 +97,7 @@ async def test_run_job_names_its_job() -> None:
 
 
 async def test_drained_twice() -> None:
-    """Two tasks may drain, and again afterwards; the shorter grace holds."""
+    """Two tasks may drain, and again afterwards; the shorter grace counts."""
     async with Emulator(script=ENDLESS, latency=2.0) as emulator, emulator.session(project_id="docs") as session:
         *waits, create = await under_way(session, await session.create_job("First"))
         began = await now()

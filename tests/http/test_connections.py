@@ -25,7 +25,7 @@ from tests.scripted import KEY, Reply, Scripted, job, session_of
 @pytest.mark.parametrize("switch", [True, False])
 @pytest.mark.parametrize("then", ["fin", "reset"])
 async def test_polls_are_sent_once(then: Any, monkeypatch: pytest.MonkeyPatch, *, switch: bool) -> None:
-    """A poll whose kept connection breaks is not sent again, by aiohttp's own switch, or without it by a middleware."""
+    """A poll whose reused connection breaks is not sent again: by aiohttp's switch, or without it by a middleware."""
     if not switch:
         monkeypatch.setattr(transport, "hasattr", lambda *_: False, raising=False)
     async with Scripted(job(), Reply(then=then), job()) as server, server.session() as session:
@@ -190,7 +190,7 @@ class Held:
 
 @pytest.mark.looptime
 async def test_connections_outlive_their_requests() -> None:
-    """A connection that is kept, and the pool's timer, hold nothing of the requests that made or used it."""
+    """A connection that stays open, and the pool's timer, hold nothing of the requests that made or used it."""
     variable = ContextVar[object]("variable")
 
     async def request() -> "weakref.ref[Held]":

@@ -123,8 +123,8 @@ def _shown(answer: Any) -> object:
     return (answer, answer.raw) if isinstance(answer, AgentJob) else (type(answer), str(answer))
 
 
-def test_what_is_not_kept() -> None:
-    """A body that echoes the key, one that is large as bytes or decoded, and one of an ended job are not kept."""
+def test_what_is_not_cached() -> None:
+    """A body that echoes the key, one that is large as bytes or decoded, and one of an ended job are not cached."""
 
     def check(body: bytes) -> None:
         polling = Polling()
@@ -137,18 +137,18 @@ def test_what_is_not_kept() -> None:
 
 @pytest.mark.looptime
 async def test_nothing_is_kept_of_jobs_that_are_not_polled() -> None:
-    """While a job is waited for, its last response is kept; not when the wait has timed out or was cancelled."""
+    """While a job is waited for, its last response is cached; not when the wait has timed out or was cancelled."""
     other = JobRef("other", "job_1")
     async with Scripted(job()) as server, server.session(policy=every(5)) as session:
         timed_out, cancelled = session.watch(REF, timeout=11), session.watch(other, timeout=100)
         await asyncio.sleep(7)
-        kept = session._service._last
-        assert set(kept) == {REF, other}
+        cached = session._service._last
+        assert set(cached) == {REF, other}
         with pytest.raises(TimeoutError):
             await timed_out
-        assert set(kept) == {other}
+        assert set(cached) == {other}
         cancelled.cancel()
-        assert kept == {}
+        assert cached == {}
 
 
 @pytest.mark.looptime

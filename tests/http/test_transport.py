@@ -110,13 +110,13 @@ async def test_faults_of_a_read() -> None:
     assert await failures_in_turn(check, *FAULTS) == {}
 
 
-KEPT = job()
+STAYS = job()
 
 
 @pytest.mark.looptime
 @pytest.mark.parametrize("repeats", [True, False])
 async def test_repeated_read(*, repeats: bool) -> None:
-    """A read is sent once more, on a fresh connection, only where a kept one broke before a byte of its answer.
+    """A read is sent once more, on a fresh connection, only where a reused one broke before a byte of its answer.
 
     It ends within the time of one read.
     """
@@ -133,16 +133,16 @@ async def test_repeated_read(*, repeats: bool) -> None:
 
     closed, reset, hangs, begun = Reply(then="fin"), Reply(then="reset"), Reply(then="hang"), Reply(OK[:1], "fin")
     rows: list[tuple[Any, ...]] = [
-        ([closed, KEPT], [1], "disconnected"),  # a fresh connection
-        ([KEPT, begun, KEPT], [1, 1], "disconnected"),  # a byte of the answer
-        ([KEPT, hangs, KEPT], [1, 1], "no whole answer within 20 s"),
+        ([closed, STAYS], [1], "disconnected"),  # a fresh connection
+        ([STAYS, begun, STAYS], [1, 1], "disconnected"),  # a byte of the answer
+        ([STAYS, hangs, STAYS], [1, 1], "no whole answer within 20 s"),
     ]
     if repeats:
-        rows += [([KEPT, broken, KEPT], [1, 1, 2]) for broken in (closed, reset)]
-        rows += [([KEPT, reset, closed, KEPT], [1, 1, 2], "disconnected")]
-        rows += [([KEPT, closed, hangs], [1, 1, 2], "no whole answer within 20 s")]
+        rows += [([STAYS, broken, STAYS], [1, 1, 2]) for broken in (closed, reset)]
+        rows += [([STAYS, reset, closed, STAYS], [1, 1, 2], "disconnected")]
+        rows += [([STAYS, closed, hangs], [1, 1, 2], "no whole answer within 20 s")]
     else:
-        rows += [([KEPT, closed, KEPT], [1, 1], "disconnected"), ([KEPT, reset, KEPT], [1, 1], "reset")]
+        rows += [([STAYS, closed, STAYS], [1, 1], "disconnected"), ([STAYS, reset, STAYS], [1, 1], "reset")]
     assert await failures_in_turn(check, *rows) == {}
 
 

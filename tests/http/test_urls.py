@@ -23,7 +23,7 @@ def template(text: Any, base: URL = BASE, *, required: frozenset[str] = frozense
 
 
 def test_base_url() -> None:
-    """An https address is accepted, and plain http to loopback; its own path is kept without a slash at its end."""
+    """An https address is accepted, and plain http to loopback; its own path stays without a slash at its end."""
     bases = {
         "https://api.example.com": "https://api.example.com",
         "https://api.example.com//": "https://api.example.com",

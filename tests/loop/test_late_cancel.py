@@ -19,27 +19,27 @@ def never() -> bool:
 
 
 class Exchange:
-    """Waits for an answer and keeps it, as a create does.
+    """Waits for an answer and stores it, as a create does.
 
     Attributes:
-        kept: The answer, once it was read.
+        read: The answer, once it was read.
         cancelled: Whether a cancellation has reached it.
     """
 
     def __init__(self) -> None:
         self.answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self.kept: str | None = None
+        self.read: str | None = None
         self.cancelled = False
 
     async def run(self) -> str:
         try:
             head = await self.answer
             await asyncio.sleep(0)
-            self.kept = f"{head} and body"
+            self.read = f"{head} and body"
         except asyncio.CancelledError:
             self.cancelled = True
             raise
-        return self.kept
+        return self.read
 
     def begin(self, may_last: Callable[[], bool] = always) -> asyncio.Task[str]:
         async def call() -> str:
@@ -81,7 +81,7 @@ async def test_cancelled_with_the_answer(order: str, times: int) -> None:
                 call.cancel("by me")
     with pytest.raises(asyncio.CancelledError, match="by me") as caught:
         await call
-    assert (exchange.kept, exchange.cancelled, call.cancelled()) == ("head and body", False, True)
+    assert (exchange.read, exchange.cancelled, call.cancelled()) == ("head and body", False, True)
     assert caught.value.__context__ is None
 
 
@@ -94,7 +94,7 @@ async def test_cancelled_in_each_iteration() -> None:
     while not call.done():
         call.cancel()
         await asyncio.sleep(0)
-    assert (exchange.kept, call.cancelled()) == ("head and body", True)
+    assert (exchange.read, call.cancelled()) == ("head and body", True)
 
 
 @pytest.mark.parametrize("may_last", [always, never])
@@ -120,7 +120,7 @@ async def test_cancelled_at_once() -> None:
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
-    assert (exchange.kept, exchange.cancelled) == (None, True)
+    assert (exchange.read, exchange.cancelled) == (None, True)
 
 
 async def test_what_it_awaits_may_take_its_time_to_end() -> None:
@@ -184,4 +184,4 @@ def test_the_end_of_the_loop() -> None:
         assert not call.done()
 
     asyncio.run(main())
-    assert (exchanges[0].kept, exchanges[0].cancelled) == ("head and body", False)
+    assert (exchanges[0].read, exchanges[0].cancelled) == ("head and body", False)

@@ -1,4 +1,4 @@
-"""For whom a Retry-After holds; when an outage begins and ends, and who is asked meanwhile."""
+"""For whom a Retry-After is; when an outage begins and ends, and who is asked meanwhile."""
 
 import asyncio
 from collections.abc import Iterable
@@ -243,7 +243,7 @@ async def test_deadline_in_an_outage() -> None:
 
 
 async def test_pause_in_an_outage() -> None:
-    """A pause asked for in an outage holds; jobs that are due in it are polled after it."""
+    """A pause asked for in an outage counts; jobs that are due in it are polled after it."""
     polling = Polling(4)
     outage(polling, polling.jobs, delay=2)
     polling.queue.pause_until(clock() + 7, clock())

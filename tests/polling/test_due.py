@@ -96,7 +96,7 @@ def test_what_is_gone_takes_no_memory() -> None:
         due.wake(102.0)
     popped(due, 102.0)
     assert len(due) == 0
-    lines = [len(kept) for line in due._lines for kept in (line._jobs, line._turns, line._order, line._in_order)]
+    lines = [len(stored) for line in due._lines for stored in (line._jobs, line._turns, line._order, line._in_order)]
     assert max([*lines, len(due._holds), len(due._rests)]) <= 2
 
 

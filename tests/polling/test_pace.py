@@ -67,7 +67,7 @@ def test_due_without_a_known_end() -> None:
 
 
 def test_stopped_twice() -> None:
-    """The latest time holds, and any time stands above `None`: it says when to go on."""
+    """The latest time counts, and any time stands above `None`: it says when to go on."""
 
     def check(stops: list[float | None], resume_at: float | None) -> None:
         polls = PollClock()
@@ -141,7 +141,7 @@ def test_many_polls_need_no_turns() -> None:
 
 
 def test_the_smallest_limit_holds() -> None:
-    """Of the budget's limit, the caller's own and the journal's, the smallest holds, and each can be lifted alone."""
+    """Of the budget's limit, the caller's own and the journal's, the smallest counts, and each can be lifted alone."""
 
     def check(budget: float | None, own: float | None, share: float) -> None:
         limits = PollLimits(budget)
@@ -159,7 +159,7 @@ def test_the_smallest_limit_holds() -> None:
 
 
 def test_two_journals() -> None:
-    """The smaller of the shares of two journals holds, until it is lifted."""
+    """The smaller of the shares of two journals counts, until it is lifted."""
     limits = PollLimits(None)
     limits.share("one", PollShare(1.0))
     limits.share("two", PollShare(4.0))

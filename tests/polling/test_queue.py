@@ -29,7 +29,7 @@ async def test_equal_due_times() -> None:
 
 
 async def test_deadlines_first() -> None:
-    """A job near a deadline is polled before ready jobs, within the rate that holds for all."""
+    """A job near a deadline is polled before ready jobs, within the rate that is for all."""
     polling = Polling(5, per_second=1)
     for job in polling.jobs:
         polling.queue.enqueue(job, clock())
@@ -69,7 +69,7 @@ async def test_reschedule_earlier() -> None:
 
 
 async def test_removed() -> None:
-    """A removed job is never polled, wherever its entry was."""
+    """A removed job is never polled, wherever it was queued."""
     polling = Polling(3, per_second=0.1)
     polling.queue.enqueue(polling.jobs[0], clock())
     polling.queue.enqueue(polling.jobs[1], clock())
@@ -83,7 +83,7 @@ async def test_removed() -> None:
 
 
 async def test_moved_often() -> None:
-    """However often jobs are moved, so that stale entries are swept meanwhile, each is polled once."""
+    """However often jobs are moved, so that stale items of the heap are swept meanwhile, each is polled once."""
     polling = Polling(1000)
     for delay in (9, 7, 5):
         for job in polling.jobs:
@@ -117,7 +117,7 @@ async def test_pause() -> None:
 
 
 async def test_longest_pause() -> None:
-    """Of several pauses the longest holds."""
+    """Of several pauses the longest counts."""
     polling = Polling(1)
     polling.put(1)
     for seconds in (5, 9, 3):

@@ -360,7 +360,7 @@ async def ends_of(tracker: JobTracker, jobs: list[JobRef], began: float) -> dict
 
 
 async def test_answer_of_a_poll_in_flight_lifts_a_pause_of_all() -> None:
-    """When two jobs have kept all others back, a good answer of a poll in flight shows that this was not for all."""
+    """When two jobs have held all others back, a good answer of a poll in flight shows that this was not for all."""
     get_job = Polled("active", "completed", jobs={"job_0": [failed(503, 60)], "job_1": [failed(503, 60)]}, latency=1)
     slow = JobRef("docs", "slow")
 
@@ -435,7 +435,7 @@ async def test_429_without_a_wish_of_two_projects() -> None:
 
 
 async def test_pause_outlives_its_wait() -> None:
-    """A job's Retry-After still holds for the next wait for it."""
+    """A job's Retry-After still counts for the next wait for it."""
     get_job = Polled("active", failed(500, 50), "completed")
     async with JobTracker(get_job, policy=every(3)) as tracker:
         await ended(tracker.watch(REF, timeout=10))

@@ -1,4 +1,4 @@
-"""What is kept of one job, and the futures of those who wait for it."""
+"""What is known of one job, and the futures of those who wait for it."""
 
 import asyncio
 from collections.abc import Iterator
@@ -41,7 +41,7 @@ def test_back_to_one(tracked: Tracked, watches: list[Watch]) -> None:
 
 
 def test_lone_waiter_costs_nothing_more(tracked: Tracked, watches: list[Watch]) -> None:
-    """A lone waiter is kept inline, without a container."""
+    """A lone waiter is stored inline, without a container."""
     tracked.join(watches[0])
     assert tracked.waiters is watches[0]
 

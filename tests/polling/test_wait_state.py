@@ -1,4 +1,4 @@
-"""What a state keeps, what a job with a Retry-After means, when the last poll begins, and what strategies learn.
+"""What a state knows, what a job with a Retry-After means, when the last poll begins, and what strategies learn.
 
 All else that an answer means is in `test_waits.py`.
 """
@@ -75,10 +75,10 @@ def test_last_poll() -> None:
 
 
 def test_large_document() -> None:
-    """Of a job whose document is large, all but that is kept for the time until the next poll."""
+    """Of a job whose document is large, all but that stays for the time until the next poll."""
     job = AgentJob("job", "docs", "active", model="m", raw={"log": "long"})
-    kept = again(ReadJob(job, is_large=True)).job
-    assert (kept, kept and kept.raw, job.raw) == (job, {}, {"log": "long"})
+    compact = again(ReadJob(job, is_large=True)).job
+    assert (compact, compact and compact.raw, job.raw) == (job, {}, {"log": "long"})
     assert again(job).job is job
 
 

@@ -87,7 +87,7 @@ def _paces(
             is_last = any(-1 - SLACK < second.left - start - timeout < queued + SLACK for start in begun)
             is_first = any(first.left < start < second.left + SLACK for start in begun)
             is_early = second.left - first.left < interval - SLACK and not world.stalled(first.left, second.left)
-            # A `get_job` of one's own reads by the session's, which repeats a read whose kept connection broke.
+            # A `get_job` of one's own reads by the session's, which repeats a read whose reused connection broke.
             is_repeated = sender in ledger.own_get_job and not first.status
             if is_early and not (is_first or is_last or is_repeated):
                 yield f"P6: {sender} polls {job_id} again after {second.left - first.left:g} s, not {interval:g}"
@@ -127,7 +127,7 @@ def _lookup(world: World, moment: float) -> float:
 
 
 def _is_binding(world: World, one: Request, ledger: Ledger) -> bool:
-    """Return whether the Retry-After of an answer holds for what its sender sends next."""
+    """Return whether the Retry-After of an answer counts for what its sender sends next."""
     if one.retry_after is None or one.is_cut:
         return False
     if _may_be_unread(world, one):
@@ -145,7 +145,7 @@ def _may_be_unread(world: World, one: Request) -> bool:
 
 
 def _held_for(one: Request) -> float:
-    """Return for how many seconds an answer's Retry-After holds."""
+    """Return for how many seconds an answer's Retry-After counts."""
     return min(one.retry_after or 0.0, _MAX_RETRY_AFTER)
 
 

@@ -37,8 +37,8 @@ def test_last_hundred() -> None:
     notes.begin(BEGUN)
     for number in range(150):
         notes.on_poll(JobPolled(ACTIVE, number, float(number)))
-    kept = [note.attributes["agentjobs.poll.duration"] for note in notes.end(ENDED, 0)]
-    assert kept == [float(number) for number in range(50, 150)]
+    found = [note.attributes["agentjobs.poll.duration"] for note in notes.end(ENDED, 0)]
+    assert found == [float(number) for number in range(50, 150)]
 
 
 def test_job_that_is_not_waited_for() -> None:

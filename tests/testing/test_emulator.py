@@ -59,7 +59,7 @@ async def test_counters() -> None:
 
 @pytest.mark.looptime
 async def test_scripts() -> None:
-    """A script can be set for a prompt or a project; the newest holds."""
+    """A script can be set for a prompt or a project; the newest counts."""
     async with Emulator(script=JobScript(duration=1000), speed=10) as emulator:
         emulator.script(JobScript(duration=10, outcome="failed"), project_id="web")
         emulator.script(JobScript(duration=10, outcome="archived"), prompt="b")

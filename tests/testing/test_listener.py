@@ -259,9 +259,9 @@ async def test_port_is_never_free(monkeypatch: pytest.MonkeyPatch) -> None:
 
         monkeypatch.setattr(server, "close", closed)
         await echo.listener.refuse()
-        held = echo.listener._held[0].fileno()
+        reserved = echo.listener._reserved[0].fileno()
         await echo.listener.listen()
-        assert held == echo.listener._sockets[0].fileno()
+        assert reserved == echo.listener._sockets[0].fileno()
         try_to_share()
 
 

@@ -33,7 +33,7 @@ async def test_close_amid_the_answer() -> None:
 
 
 async def test_close_after_the_answer() -> None:
-    """A close after the answer ends a connection that would be kept."""
+    """A close after the answer ends a connection that would stay open."""
     async with Emulator(faults="close:after") as emulator, connected(emulator) as (reader, writer):
         writer.write(create(emulator))
         assert (await read_reply(reader)).status == 201
@@ -132,7 +132,7 @@ async def test_surplus_at_once() -> None:
 
 
 async def test_surplus_later() -> None:
-    """The surplus answer may come later, on the kept connection."""
+    """The surplus answer may come later, on the same connection."""
     loop = asyncio.get_running_loop()
     async with Emulator(faults="surplus after=0.005") as emulator, connected(emulator) as (reader, writer):
         writer.write(create(emulator))

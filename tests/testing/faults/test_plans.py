@@ -58,7 +58,7 @@ def test_refusals_take_no_request() -> None:
 
 
 def test_first_plan_that_fits() -> None:
-    """The first plan that applies to a request holds, then the next, whatever they name."""
+    """The first plan that applies to a request counts, then the next, whatever they name."""
     all_plans = plans(
         running("500", project_id="web"),
         running("501"),
