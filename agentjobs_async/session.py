@@ -242,10 +242,10 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
         if on_update is not None:
             checked_observer("on_update", on_update)
         create = {"project_id": project_id, "label": label, "on_cancel": on_cancel}
-        run = self._create_and_wait(prompt, timeout, on_update, create)
+        work = self._create_and_wait(prompt, timeout, on_update, create)
         if self._hooks is not None:
-            run = self._hooks.run(project_id or self._project_id, label, run)
-        return await run
+            work = self._hooks.run(project_id or self._project_id, label, work)
+        return await work
 
     async def _create_and_wait(
         self, prompt: str, seconds: float | None, on_update: OnUpdate | None, create: dict[str, Any]

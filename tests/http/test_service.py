@@ -136,7 +136,7 @@ def test_what_is_not_cached() -> None:
 
 
 @pytest.mark.looptime
-async def test_nothing_is_kept_of_jobs_that_are_not_polled() -> None:
+async def test_nothing_is_cached_of_jobs_that_are_not_polled() -> None:
     """While a job is waited for, its last response is cached; not when the wait has timed out or was cancelled."""
     other = JobRef("other", "job_1")
     async with Scripted(job()) as server, server.session(policy=every(5)) as session:

@@ -38,7 +38,7 @@ from tests.simulation.ledger import KEY, PROJECTS, Batch, Call, Calls, Create, D
 from tests.simulation.service import Service
 from tests.simulation.world import Process, World
 
-_MARK: ContextVar[int | None] = ContextVar("whose context it is", default=None)
+_CALL: ContextVar[int | None] = ContextVar("whose context it is", default=None)
 T = TypeVar("T")
 
 
@@ -124,7 +124,7 @@ class Run:
             self.world.violate("P17: a closed session creates jobs")
 
     def _hook(self, event: object) -> None:
-        if isinstance(event, JobPolled | PollFailed) and _MARK.get() is not None:
+        if isinstance(event, JobPolled | PollFailed) and _CALL.get() is not None:
             self.world.violate(f"P19: {type(event).__name__} runs in a caller's context")
         if isinstance(event, WaitStarted):
             self._events["started"] += 1
@@ -194,7 +194,7 @@ class Run:
 
     def _get_job(self, session: AgentJobsSession) -> Callable[[JobRef], Awaitable[AgentJob]]:
         async def get_job(ref: JobRef) -> AgentJob:
-            if _MARK.get() is not None:
+            if _CALL.get() is not None:
                 self.world.violate("P19: a poll of a tracker runs in a caller's context")
             return await session.get_job(ref)
 
@@ -240,7 +240,7 @@ class Run:
         self, calls: Calls, session: AgentJobsSession, tracker: Any, sender: str, prefix: str, number: int
     ) -> None:
         await asyncio.sleep(number * calls.gap)
-        _MARK.set(number)
+        _CALL.set(number)
         prompt, project = f"{prefix}-{number}", PROJECTS[number % calls.projects]
         begun = self.process.loop.name, sender, self.world.now
         if calls.way == "run":
@@ -307,10 +307,10 @@ class Run:
         return found
 
     def _on_update(self) -> Callable[[AgentJob], None]:
-        mark = _MARK.get()
+        call = _CALL.get()
 
         def on_update(_job: AgentJob) -> None:
-            if _MARK.get() != mark:
+            if _CALL.get() != call:
                 self.world.violate("P19: on_update does not run in the context in which its wait began")
             self._raise_if_due()
 

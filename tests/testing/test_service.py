@@ -29,7 +29,7 @@ def request(method: str = "GET", target: str = JOBS, body: bytes = b"", at: floa
 CREATE = request("POST", body=b'{"prompt": "write"}')
 
 
-def test_locate() -> None:
+def test_resource_of() -> None:
     """Each id is one segment of the path, percent-decoded."""
     resources = {
         "/v2/agent/docs/job": Resource("docs"),
