@@ -16,7 +16,8 @@ Were there more turns, many small projects that begin to fail would come close t
 the polls of all, and polls that hang fill the slots faster than others can overtake them.
 """
 
-_BETWEEN_REFUSED: Final = 2  # polls of other jobs, where any are due: those that are refused for ever get a third
+_BETWEEN_REFUSED: Final = 2  # polls of other jobs, where as many are due: those that are refused for ever get a third
+_BETWEEN_MANY_REFUSED: Final = 1  # where fewer are due: a third would make the many wait for three turns
 
 
 class _Line:
@@ -165,7 +166,8 @@ class DueJobs:
 
     - Urgent jobs go before all others.
     - A job whose poll the server refused for now goes next, since it has kept its position. Of three polls, one at most
-      is of such a job while others are due: jobs that are refused for ever stop no other.
+      is of such a job while as many others are due, and of two polls while any are: jobs that are refused for ever stop
+      no other.
     - Of the others every eighth poll is of the next project in turn: one with ten jobs does not wait for another one's
       ten thousand.
 
@@ -252,7 +254,8 @@ class DueJobs:
         if self._urgent.ready:
             tracked = self._urgent.pop()
         elif self._refused.ready and (self._others_popped >= self._refused_from or not self._others.ready):
-            self._refused_from = self._others_popped + _BETWEEN_REFUSED
+            are_many = self._refused.ready > self._others.ready
+            self._refused_from = self._others_popped + (_BETWEEN_MANY_REFUSED if are_many else _BETWEEN_REFUSED)
             tracked = self._refused.pop()
         elif self._others.ready:
             self._others_popped += 1

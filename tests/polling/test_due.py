@@ -196,6 +196,22 @@ def test_refused_for_ever() -> None:
     assert [found[tracked] for tracked in jobs[10:]] == pytest.approx([200] * 10, abs=3)
 
 
+def test_many_refused_for_ever() -> None:
+    """Where most jobs are refused, one that is refused now and then waits for less than two turns, as all others do."""
+    due, jobs = DueJobs(), [job("docs", number) for number in range(100)]
+    for tracked in jobs:
+        due.add(tracked, 100.0)
+    last = dict.fromkeys(jobs, 0)
+    longest = 0
+    for number in range(5_000):
+        polled = due.pop(100.0)
+        assert polled is not None
+        longest, last[polled] = max(longest, number - last[polled]), number
+        polled.error = None if polled in jobs[:10] or (polled is jobs[-1] and polled.error) else refused()
+        due.add(polled, 100.0)
+    assert max(longest, *(5_000 - at for at in last.values())) < 2 * len(jobs)
+
+
 def test_refusals_do_not_come_in_a_row() -> None:
     """Between two jobs that were refused, others are polled: two refusals in a row hold back the polls of all."""
     jobs = [job("docs" if number % 10 else f"refused_{number}", number) for number in range(100)]
