@@ -169,6 +169,11 @@ def _check_prompts(name: str, text: str) -> None:
             f"{name} begins like a JSON array: write one object per line, or say --input-format lines"
         )
     lines = [line for line in LINE_END.split(text) if line.strip()]
+    if len(lines) > 1 and Table.of(text, None).is_declared:
+        raise InvalidInputError(
+            f"{name} looks like CSV, with a first line {one_line(lines[0], _SHOWN)}:"
+            f" say --input-format csv and {_TEMPLATE_ADVICE}"
+        )
     for delimiter, words in USUAL.items() if len(lines) > 1 else ():
         if min(line.count(delimiter) for line in lines) >= (1 if delimiter == "\t" else _FEWEST_DELIMITERS):
             option = "--input-format csv" if delimiter == "," else option_of(delimiter)

@@ -57,6 +57,11 @@ class Table:
             return cls(text, delimiter or ",")
         return cls(text[declared.end() :], delimiter or declared["delimiter"], 2)
 
+    @property
+    def is_declared(self) -> bool:
+        """Whether a line `sep=;` stood before `text`."""
+        return self.first_line > 1
+
     def names(self) -> Sequence[str]:
         """Return the names of the columns; none if the first row can't be read."""
         return _names(self.text, self.delimiter)

@@ -71,6 +71,7 @@ def test_tables_are_not_prompts(tmp_path: Path) -> None:
         ("a.txt", '[ {"prompt": "x"}]'): "or say --input-format lines",
         ("a.txt", "id,title,body,owner\n1,a,b,c\n2,d,e,f\n"): "commas in every line: say --input-format csv and give",
         ("b.txt", "id\ttitle\n1\ta\n"): "with tabs in every line: say --delimiter tab and give --prompt",
+        ("a.txt", "sep=;\nid;title\n1;a\n"): "with a first line sep=;: say --input-format csv and give --prompt",
         ("c.txt", "id;title;body;owner\n1;a;b;c\n"): "with semicolons in every line: say --delimiter ';' and give",
     }
 
