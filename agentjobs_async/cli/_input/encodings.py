@@ -15,6 +15,7 @@ _BYTE_ORDER_MARKS: Final = {  # that of UTF-32 first: it begins as that of UTF-1
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
+_NULS_OF_UTF_16: Final = 1 / 4  # of its bytes at least: a half if all is ASCII; a text that has a stray NUL has fewer
 _OF_ONE_BYTE: Final = ("cp1252", "cp850")
 """The encodings of Windows, which does not use some bytes, and of DOS, where these are letters."""
 
@@ -44,7 +45,12 @@ def decoded(data: bytes, encoding: str) -> str:
 
 
 def undecodable_line(data: bytes, encoding: str) -> int | None:
-    """Return the number of the first line that is not in this encoding, or has a character NUL; `None` without one."""
+    """Return the number of the first line that is not in this encoding, or has a character NUL; `None` without one.
+
+    The mark of UTF-8 is no text in another encoding, though many have characters for its bytes.
+    """
+    if data.startswith(codecs.BOM_UTF8) and codecs.lookup(encoding).name not in {"utf-8", "utf-8-sig"}:
+        return 1
     try:
         text = decoded(data, encoding)
     except UnicodeDecodeError as error:
@@ -58,7 +64,7 @@ def undecodable_line(data: bytes, encoding: str) -> int | None:
 def likely_encoding(data: bytes) -> str | None:
     """Return the encoding in which a file seems to be written; `None` if nothing shows it.
 
-    That is UTF-16 or UTF-32 by its byte order mark, UTF-16 if it has bytes of 0, else UTF-8 or an encoding of a byte
+    That is UTF-16 or UTF-32 by its byte order mark, UTF-16 if many bytes are 0, else UTF-8 or an encoding of a byte
     per character: the first one that has no defect in the whole file. A file of which some parts are UTF-8 and others
     are not is in none.
     """
@@ -70,6 +76,8 @@ def _candidates(data: bytes) -> Sequence[str]:
     if by_its_mark is not None:
         return [by_its_mark]
     if b"\0" in data:  # one half of each letter of ASCII
+        if data.count(0) < len(data) * _NULS_OF_UTF_16:
+            return []
         return ["utf-16-le" if data[1::2].count(0) > data[::2].count(0) else "utf-16-be"]
     is_partly_utf_8 = not data.decode("utf-8", "ignore").isascii()
     return ["utf-8"] if is_partly_utf_8 else ["utf-8", *_OF_ONE_BYTE]

@@ -31,6 +31,9 @@ def test_line_of_a_defect() -> None:
         ("a\nb\n".encode("utf-16") + b"x", "utf-16"): 3,
         (b"a\nb\0\n", "utf-8"): 2,
         (b"a\n\x81", "cp1252"): 2,
+        (TEXT.encode("utf-8-sig"), "cp1252"): 1,
+        (TEXT.encode("utf-8-sig"), "UTF_8"): None,
+        (TEXT.encode("utf-8-sig"), "utf-8-sig"): None,
         (b"", "utf-8"): None,
     }
     assert unexpected(lines, lambda row: undecodable_line(*row)) == {}
@@ -49,5 +52,6 @@ def test_likely_encoding() -> None:
         TEXT.encode() + b"\xfc": None,
         TEXT.encode("utf-16") + b"x": None,
         b"\x89PNG\0\0\0\r": None,
+        b"Fix the\0 docs\n": None,
     }
     assert unexpected(likely, likely_encoding) == {}
