@@ -133,7 +133,7 @@ def test_unknown_creates_are_listed(service: EmulatorThread) -> None:
     assert "May have started an agent; look at the project" in child.stderr
     shown = re.escape("unknown \\x1b[31m")
     assert re.search(rf"\n  item 2, docs, sent {LOCAL_TIME}: {shown}\n", child.stderr)
-    assert re.search(r"\n2 +unknown +unknown", child.stdout)
+    assert re.search(r"\nunknown +2 +unknown", child.stdout)
     assert "1 active, " in child.stdout or "1 unknown, 2 planned" in child.stdout
 
 

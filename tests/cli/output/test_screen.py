@@ -143,9 +143,9 @@ def test_notices_above_the_live_view(service: EmulatorThread) -> None:
     assert "0 of 1" in child.stdout
 
 
-def test_help_and_errors_on_a_narrow_terminal() -> None:
-    """Help pages and errors are wrapped between words on a terminal of 40 columns."""
-    for command in ("--help", "run", "run --max-active 0 x", "get x"):
+def test_errors_on_a_narrow_terminal() -> None:
+    """Errors are wrapped between words on a terminal of 40 columns."""
+    for command in ("run", "run --max-active 0 x", "get x"):
         with Child(*command.split(), terminal=True, columns=40) as child:
             child.ended()
         assert len(narrow(child)) > 40, command
