@@ -29,7 +29,7 @@ _JSON_LINES: Final = """\b
 With --json each line of output is one JSON object:
 {created}  status   number key project job_id status
   trouble  project job_id error, when it can't be read
-  ended    the same, and state pr_link error prompt
+  ended    number key project job_id status state pr_link error prompt
   summary  states exit_code, the last line
 
 Its name is in "event", a job's token in "job". A state is
