@@ -232,12 +232,15 @@ class Waits(Generic[JobLike]):
         """Return what `estimate` does, of a job that is waited for: for what can't await. `None` for any other job."""
         from agentjobs_async.learning.estimate import estimate_job  # noqa: PLC0415 - loaded when used
 
-        wait = self._learned()
-        found, age = self._scheduler().known(ref) or (None, None)
-        if wait is None or found is None:
+        wait, scheduler = self._learned(), self._lazy_scheduler
+        known = None if scheduler is None else scheduler.known(ref)
+        if wait is None or known is None:
             return None
-        history = wait._history_of(found.project_id, found.model)  # noqa: SLF001 - private to users
-        return estimate_job(history, found, age)
+        job, age = known
+        if job is None:
+            return None
+        history = wait._history_of(job.project_id, job.model)  # noqa: SLF001 - private to users
+        return estimate_job(history, job, age)
 
     def _learned(self) -> "wait_learned | None":
         from agentjobs_async.learning.strategy import wait_learned  # noqa: PLC0415 - loaded when used

@@ -29,7 +29,7 @@ from agentjobs_async.batch._store.schema import (
     limits_of,
     seconds_of,
 )
-from agentjobs_async.batch._store.statements import MOVES_RECORDED, ROWS, conditions, owner_is_dead, owners
+from agentjobs_async.batch._store.statements import MOVES_RECORDED, ROWS, owner_is_dead, owners
 from agentjobs_async.batch._store.writer import Database
 from agentjobs_async.batch.limits import FleetLimits
 from agentjobs_async.batch.states import ENDED, State
@@ -107,7 +107,7 @@ class Reader:
 
     async def count(self, where: Where) -> int:
         """Return how many items meet `where`; one that was planned again counts by its newest row."""
-        met = conditions(where, self._clock())
+        met = self.conditions(where)
         found = await self._database.read(select(func.count()).where(*met, _ROW.retried_as.is_(None)))
         return legible(lambda: int(found[0][0]))
 
@@ -243,6 +243,12 @@ class Reader:
         """Return the seconds since an active job was seen last, or its row changed; `None` where no job is active."""
         last = func.max(func.coalesce(_ROW.seen_at, _ROW.updated_at))
         silence = select((seconds_of(self._clock()) - last).label("age")).where(_ROW.state == State.ACTIVE)
+        found = await self._database.read(silence)
+        return legible(lambda: None if found[0].age is None else max(float(found[0].age), 0.0))
+
+    async def silence(self) -> float | None:
+        """Return the seconds since any job was seen last; `None` where none ever was."""
+        silence = select((seconds_of(self._clock()) - func.max(_ROW.seen_at)).label("age"))
         found = await self._database.read(silence)
         return legible(lambda: None if found[0].age is None else max(float(found[0].age), 0.0))
 
