@@ -65,9 +65,11 @@ def rate_words(rate: Rate) -> str:
 
 
 def rate_notice(rate: Rate) -> str:
-    """Return what a rate allows, and which one spaces as many creates evenly."""
-    evenly = "" if rate.count == 1 else f"; {rate_text(_evenly_spaced(rate))} spaces them evenly"
-    return f"--create-rate {rate_text(rate)}: {rate_words(rate)}{evenly}."
+    """Return what a rate allows; and which rate spaces creates evenly, unless they would be less than 1 s apart."""
+    words = f"--create-rate {rate_text(rate)}: {rate_words(rate)}"
+    if rate.count == 1 or rate.per < rate.count:
+        return f"{words}."
+    return f"{words}; {rate_text(_evenly_spaced(rate))} spaces them evenly."
 
 
 def _evenly_spaced(rate: Rate) -> Rate:
@@ -86,7 +88,7 @@ def duration_of(text: str) -> float:
     found = _DURATION.fullmatch(text)
     seconds = float(found["count"]) * _UNITS[found["unit"]] if found else 0.0
     if not seconds:
-        raise InvalidInputError(f"{one_line(text, _SHOWN)} is no time such as 90s, 30m, 5h or 1d")
+        raise InvalidInputError(f"{one_line(text, _SHOWN)} is no time such as 90s, 30m, 6h or 2d")
     return seconds
 
 
@@ -157,7 +159,7 @@ def _limits_text(limits: FleetLimits, given: Collection[str]) -> str:
     words = {
         "max_active": f"{limits.max_active} jobs at once",
         "timeout": timeout,
-        "max_sending": f"{limits.max_sending} creates in flight",
+        "max_sending": f"{limits.max_sending} create{'s' * (limits.max_sending != 1)} in flight",
         "unknown_for": f"unknown items keep {kept}",
     }
     default = FleetLimits()

@@ -31,14 +31,12 @@ def test_what_a_rate_means() -> None:
         Rate(100, per=3600): "--create-rate 100/h: at most 100 creates of each project in any span of 1 h; 1/36s",
         Rate(20, per=60): "--create-rate 20/m: at most 20 creates of each project in any span of 60 s; 1/3s",
         Rate(7, per=3600): "--create-rate 7/h: at most 7 creates of each project in any span of 1 h; 1/515s",
-        Rate(
-            3000, per=1
-        ): "--create-rate 3000/s: at most 3,000 creates of each project in any span of 1 s; 1/0.000334s",
         Rate(2, per=86_400, scope="all"): (
             "--create-rate 2/d/all: at most 2 creates of all projects together in any span of 24 h; 1/12h/all"
         ),
     }
     assert unexpected({rate: f"{words} spaces them evenly." for rate, words in shown.items()}, rate_notice) == {}
+    assert rate_notice(Rate(3000, per=1)).endswith(" at most 3,000 creates of each project in any span of 1 s.")
     alone = "--create-rate 1/36s: at most 1 create of each project in any span of 36 s."
     assert rate_notice(Rate(1, per=36)) == alone
 
