@@ -8,7 +8,7 @@ from agentjobs_async import AgentJob, JobRef
 from agentjobs_async.batch import BatchItem, Journal
 from agentjobs_async.batch._store.row_store import Seen
 
-_LONG_AGO_SECONDS = 14_400.0
+LONG_AGO_SECONDS = 14_400.0
 _POLL_SECONDS = 5.0
 
 
@@ -43,7 +43,7 @@ async def aged_journal(
             return key
 
         for number, seconds in enumerate(durations, 1):
-            key = await create(number, _LONG_AGO_SECONDS)
+            key = await create(number, LONG_AGO_SECONDS)
             clock[0] += seconds
             job = AgentJob(f"job-{number}", project, "completed")
             await store.record_ended(key, job, polls=int(seconds / _POLL_SECONDS) + 1)

@@ -9,6 +9,7 @@ from attrs import frozen
 
 from agentjobs_async.batch._store.file_lock import is_owned
 from agentjobs_async.batch.journal import Journal
+from agentjobs_async.batch.limits import Rate
 
 _SEEN_SECONDS: Final = 180.0  # since a job was seen: that is recorded each minute; after this time, no process polls it
 
@@ -51,6 +52,16 @@ async def owners_of(journal: Journal) -> list[OwnerState] | None:
 def is_at_work(owners: Sequence[OwnerState] | None) -> bool:
     """Return whether a process works on the journal; `owners` is what `owners_of` has returned."""
     return owners is None or not all(owner.is_dead for owner in owners)
+
+
+async def was_seen(journal: Journal, rate: Rate | None) -> bool:
+    """Return whether a job was seen of late, or since the rate let a create go: only that shows a service that answers.
+
+    Raises:
+        JournalError: The journal can't be read.
+    """
+    seconds = await journal._store.silence()
+    return seconds is not None and seconds < max(_SEEN_SECONDS, 0.0 if rate is None else rate.per)
 
 
 async def unseen_for(journal: Journal) -> float | None:

@@ -11,8 +11,8 @@ from attrs import frozen
 
 from agentjobs_async import JournalError
 from agentjobs_async._text import span
-from agentjobs_async.batch import Journal, JournalRow, State, Where
-from agentjobs_async.batch._monitoring import OwnerState, is_at_work, owners_of, unseen_for
+from agentjobs_async.batch import FleetLimits, Journal, JournalRow, State, Where
+from agentjobs_async.batch._monitoring import OwnerState, is_at_work, owners_of, unseen_for, was_seen
 from agentjobs_async.batch._service import options_to
 from agentjobs_async.batch._store.file_lock import is_owned
 from agentjobs_async.batch.states import FAILED, open_in
@@ -193,14 +193,15 @@ async def _view_of(journal: Journal, counts: Mapping[State, int]) -> View:
     if unseen_seconds is not None:
         trouble = f"no active job was seen for {span(unseen_seconds)}: no run polls them, or no server answers"
         return View(counts, time.time(), usual=expected.usual, trouble=trouble)
-    # Only a job that was seen of late shows that the service answers.
-    end = await _end(journal, expected, counts) if counts[State.ACTIVE] else None
+    limits = await journal.limits()
+    is_known = counts[State.ACTIVE] or await was_seen(journal, limits.create_rate)
+    end = await _end(journal, limits, expected, counts) if is_known else None
     return View(counts, time.time(), end=end, usual=expected.usual)
 
 
-async def _end(journal: Journal, expected: Expected, counts: Mapping[State, int]) -> End | None:
+async def _end(journal: Journal, limits: FleetLimits, expected: Expected, counts: Mapping[State, int]) -> End | None:
     """Return when all items will have ended, by the ages of the oldest jobs; the others count as begun just now."""
-    now, limits = time.time(), await journal.limits()
+    now = time.time()
     rows = await journal._store.page(0, state=State.ACTIVE, size=_MOST_ACTIVE)
     ages = [max(now - (row.created_at or row.updated_at).timestamp(), 0.0) for row in rows]
     younger = counts[State.ACTIVE] + counts[State.SENDING] - len(ages)

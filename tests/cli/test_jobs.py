@@ -10,7 +10,7 @@ import pytest
 from agentjobs_async.__main__ import main
 from agentjobs_async.batch import BatchItem
 from agentjobs_async.batch._store.file_lock import FileLock
-from tests.aged import aged_journal
+from tests.aged import LONG_AGO_SECONDS, aged_journal
 from tests.cli.checks import LOCAL_TIME, Captured, plan
 from tests.cli.stage import Child, EmulatorThread
 
@@ -278,4 +278,15 @@ def test_status_before_the_first_answer(tmp_path: Path, capsys: Captured) -> Non
     owner = FileLock(db)
     assert main(["status", str(db)]) == 4
     assert capsys.readouterr().out.splitlines()[1] == "no estimate of the end yet"
+    owner.release()
+
+
+def test_status_while_a_rate_holds_creates_back(tmp_path: Path, capsys: Captured) -> None:
+    """Where a job was seen of late, the end is shown while none is active, too: the next create waits for the rate."""
+    db = tmp_path / "run.db"
+    asyncio.run(aged_journal(db, [LONG_AGO_SECONDS - 5.0] * 20))
+    plan(str(db), BatchItem("new", "p", "docs"))
+    owner = FileLock(db)
+    assert main(["status", str(db)]) == 4
+    assert capsys.readouterr().out.splitlines()[1].startswith("ends about ")
     owner.release()
