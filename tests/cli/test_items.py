@@ -65,6 +65,8 @@ def test_items_by_a_filter(service: EmulatorThread, prompts: Path, db: str, caps
     tally, header, row = capsys.readouterr().out.splitlines()
     assert (tally, header.split()[:3]) == ("1 failed, 1 rejected, 1 completed", ["STATE", "KEY", "PROMPT"])
     assert row.split()[:5] == ["rejected", "k2", "p2", "HTTP", "422:"]
+    assert main(["status", db, "--grep", "p1"]) == 1
+    assert "  the agent failed (docs~.job_" in capsys.readouterr().out
     assert main(["status", db, "--older-than", "1h", "--project", "none"]) == 1
     assert capsys.readouterr().err.splitlines()[:2] == ["No item meets the filters.", "2 failed; try them again with:"]
     assert main(["status", db, "--older-than", "soon"]) == 2

@@ -101,7 +101,7 @@ def run_result(result: "BatchResult") -> Result:
 
 def row_result(row: "JournalRow") -> Result:
     """Return how an item stands in the journal."""
-    ref = None if row.job_id is None else JobRef(row.project_id, row.job_id)
+    ref = _ref_of(row)
     status = row.state if row.job_id is not None and row.state.is_job_end else None
     outcome = Outcome(row.state)
     return Result(row.number, outcome, row.item_key, row.prompt, ref, status, row.pr_link, row.error, row=row)
@@ -124,10 +124,16 @@ def outcomes_of(counts: "Mapping[State, int]", timed_out: Collection[Result] = (
     return +outcomes
 
 
+def _ref_of(row: "JournalRow") -> JobRef | None:
+    return None if row.job_id is None else JobRef(row.project_id, row.job_id)
+
+
 def shown_row(row: "JournalRow") -> ShownItem:
-    """Return the line of a table for an item as the journal has it."""
+    """Return the line of a table for an item as the journal has it; its job is named by its token."""
     name = row.item_key if row.tries == 1 else f"{row.item_key} (try {row.tries})"
-    return ShownItem(name, row.state, row.prompt, detail_of(row.state, row.error, row.pr_link, row.job_id))
+    ref = _ref_of(row)
+    token = None if ref is None else ref.to_token()
+    return ShownItem(name, row.state, row.prompt, detail_of(row.state, row.error, row.pr_link, token))
 
 
 def shown_result(result: Result) -> ShownItem:
