@@ -18,7 +18,6 @@ async def aged_journal(
     *,
     ages: Sequence[float] = (),
     unseen_seconds: float = 0.0,
-    project: str = "docs",
 ) -> None:
     """Write a journal.
 
@@ -27,7 +26,6 @@ async def aged_journal(
         durations: Of the jobs that have ended, in seconds.
         ages: Of the jobs that are active, in seconds.
         unseen_seconds: How long ago the active ones were seen last, if they are older than that.
-        project: Of all items.
     """
     clock = [0.0]
     began = time.time()
@@ -37,15 +35,15 @@ async def aged_journal(
         async def create(number: int, age: float) -> str:
             clock[0] = began - age
             key = f"item-{number}"
-            await journal.add([BatchItem(key, f"Document page {number}", project)])
+            await journal.add([BatchItem(key, f"Document page {number}", "docs")])
             await store.claim(key)
-            await store.record_created(key, JobRef(project, f"job-{number}"))
+            await store.record_created(key, JobRef("docs", f"job-{number}"))
             return key
 
         for number, seconds in enumerate(durations, 1):
             key = await create(number, LONG_AGO_SECONDS)
             clock[0] += seconds
-            job = AgentJob(f"job-{number}", project, "completed")
+            job = AgentJob(f"job-{number}", "docs", "completed")
             await store.record_ended(key, job, polls=int(seconds / _POLL_SECONDS) + 1)
         for number, age in enumerate(ages, len(durations) + 1):
             key = await create(number, age)

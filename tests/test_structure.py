@@ -292,10 +292,6 @@ def tree_of(module: str) -> ast.Module:
     return ast.parse(text_of(module))
 
 
-def lines_of(node: ast.stmt | None) -> int:
-    return 0 if node is None else (node.end_lineno or node.lineno) - node.lineno + 1
-
-
 def is_text(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
@@ -309,7 +305,7 @@ def lines_of_code(module: str) -> int:
             lines |= set(range(token.start[0], token.end[0] + 1))
     for node in ast.walk(tree_of(module)):
         if isinstance(node, ast.Import | ast.ImportFrom) or (isinstance(node, ast.Expr) and is_text(node.value)):
-            lines -= set(range(node.lineno, node.lineno + lines_of(node)))
+            lines -= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
     return len(lines)
 
 

@@ -38,11 +38,6 @@ class State(StrEnum):
         return self not in ENDED
 
     @property
-    def is_under_way(self) -> bool:
-        """Whether an agent may be at work that a run looks after: sending or active."""
-        return self in {State.SENDING, State.ACTIVE}
-
-    @property
     def is_job_end(self) -> bool:
         """Whether it is how its job ended: completed, failed or archived."""
         return self in _JOB_ENDS

@@ -30,7 +30,6 @@ from agentjobs_async.cli.process import Context
 _READING_SECONDS: Final = 30.0  # for all rows, as below
 _LOOK_SECONDS: Final = 5.0  # a database that is gone does not hold up the end
 _EMPTY: Final = "The journal holds no items. If it is a copy, copy the file of the original that ends in -wal as well."
-
 _GONE: Final = "the jobs of an earlier emulator ended with it; --retry-failed creates such jobs again"
 
 

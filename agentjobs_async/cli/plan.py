@@ -38,7 +38,6 @@ from agentjobs_async.session import EMULATOR
 _MOST_INVALID: Final = 10  # lines
 _MOST_PROMPTS: Final = 3  # lines
 _PROMPT_COLUMNS: Final = 60  # beside a key, in a terminal of 80
-_HOUR: Final = 3600.0  # seconds
 
 
 @command(

@@ -26,11 +26,9 @@ __all__ = [
     "COLUMNS",
     "Column",
     "cell_text",
-    "columns_of",
     "context_column",
     "csv_line",
     "document",
-    "inert",
     "time_text",
     "without_error",
     "write_csv",
@@ -111,7 +109,7 @@ def cell_text(value: object) -> str:
     return shown(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def inert(text: str) -> str:
+def _inert(text: str) -> str:
     """Return a text as a cell has it: one that a spreadsheet would run as a formula begins with `'`."""
     return f"'{text}" if is_formula(text) else text
 
@@ -119,11 +117,11 @@ def inert(text: str) -> str:
 def csv_line(cells: Iterable[str]) -> str:
     """Return texts, made inert, as one record with its line end."""
     written = io.StringIO()
-    csv.writer(written, lineterminator="\n").writerow(map(inert, cells))
+    csv.writer(written, lineterminator="\n").writerow(map(_inert, cells))
     return written.getvalue()
 
 
-async def columns_of(journal: "Journal") -> list[str]:
+async def _columns_of(journal: "Journal") -> list[str]:
     """Return the names of all columns: those of each item, then those of the contexts that occur in a journal."""
     names = dict.fromkeys(COLUMNS)
     async for row in journal.rows():
@@ -133,7 +131,7 @@ async def columns_of(journal: "Journal") -> list[str]:
 
 async def write_csv(source: "Source", stream: "TextIO") -> None:
     """Write all rows as comma-separated values."""
-    names = await columns_of(source.journal) if source.prompts else [name for name in COLUMNS if name != "prompt"]
+    names = await _columns_of(source.journal) if source.prompts else [name for name in COLUMNS if name != "prompt"]
     stream.write(csv_line(map(cell_text, names)))
     async for row in source.journal.rows():
         found = document(row, prompts=source.prompts)

@@ -37,8 +37,6 @@ ROWS: Final = select(*SHOWN)
 """Select rows of items, each of which makes a `JournalRow`."""
 MOVES_RECORDED: Final = select(MOVES.c.direction, MOVES.c.move_id, MOVES.c.location, MOVES.c.ended)
 """Select the moves that a journal records: at most one `to` a location, and at most one `from` one."""
-
-
 FOLLOWED_AGAIN: Final = case((_ROW.told_state.is_not(None), ""))
 """What `told_state` becomes where a row is planned again: who unfollowed a durable job before has seen another end.
 

@@ -15,7 +15,7 @@ from agentjobs_async._text import one_line
 from agentjobs_async._validation import checked_prompt
 from agentjobs_async.batch import BatchItem, InvalidItems
 from agentjobs_async.cli._input.questions import confirmed
-from agentjobs_async.cli._input.records import Reading, Record, read_records, repeated_key, suggestion
+from agentjobs_async.cli._input.records import Reading, Record, read_records, suggestion
 from agentjobs_async.cli._output.columns import in_words
 from agentjobs_async.cli._output.screen import Screen
 
@@ -160,7 +160,8 @@ def prompts_of(
         if isinstance(item, str):
             invalid.append(InvalidPrompt(record.position, item))
         elif item.key in items:
-            invalid.append(InvalidPrompt(item.key, repeated_key(record, firsts[item.key]), key=item.key))
+            repeats = f"{record.position} repeats the key of {firsts[item.key].position}"
+            invalid.append(InvalidPrompt(item.key, repeats, key=item.key))
         else:
             items[item.key], firsts[item.key] = item, record
     lone_words = len(prompts) * (len(prompts) > 1 and not any(" " in prompt for prompt in prompts))

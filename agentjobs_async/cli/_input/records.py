@@ -169,13 +169,16 @@ def _check_prompts(name: str, text: str) -> None:
             f"{name} begins like a JSON array: write one object per line, or say --input-format lines"
         )
     lines = [line for line in LINE_END.split(text) if line.strip()]
-    if len(lines) > 1 and Table.of(text, None).is_declared:
+    if len(lines) < 2:  # noqa: PLR2004 - a table has column names and a row
+        return
+    if Table.of(text, None).is_declared:
         raise InvalidInputError(
             f"{name} looks like CSV, with a first line {one_line(lines[0], _SHOWN)}:"
             f" say --input-format csv and {_TEMPLATE_ADVICE}"
         )
-    for delimiter, words in USUAL.items() if len(lines) > 1 else ():
-        if min(line.count(delimiter) for line in lines) >= (1 if delimiter == "\t" else _FEWEST_DELIMITERS):
+    for delimiter, words in USUAL.items():
+        fewest = 1 if delimiter == "\t" else _FEWEST_DELIMITERS
+        if min(line.count(delimiter) for line in lines) >= fewest:
             option = "--input-format csv" if delimiter == "," else option_of(delimiter)
             raise InvalidInputError(
                 f"{name} looks like CSV, with {words} in every line: say {option} and {_TEMPLATE_ADVICE}"
@@ -263,11 +266,6 @@ def suggestion(name: str, names: Iterable[str]) -> str:
     by_letters = {other.strip().casefold(): other for other in names if other != name}
     near = get_close_matches(name.strip().casefold(), by_letters, 1)
     return f"; did you mean {one_line(by_letters[near[0]], _SHOWN)!r}?" if near else ""
-
-
-def repeated_key(record: Record, first: Record) -> str:
-    """Return in words that a record has the key of an earlier one, each by its position."""
-    return f"{record.position} repeats the key of {first.position}"
 
 
 def _name(file: str) -> str:
