@@ -121,9 +121,9 @@ def of_default(jobs: Sequence[float], factor: float) -> tuple[float, float]:
     """Return the mean polls and the mean lateness of the default; its jitter evens out."""
     ages = default_schedule(factor)
     indexes = [bisect_left(ages, duration) for duration in jobs]
-    return mean(index + 1 for index in indexes), mean(
-        ages[index] - job for index, job in zip(indexes, jobs, strict=True)
-    )
+    polls = mean(index + 1 for index in indexes)
+    lateness = mean(ages[index] - job for index, job in zip(indexes, jobs, strict=True))
+    return polls, lateness
 
 
 def history_of(durations: Sequence[float]) -> History:

@@ -399,7 +399,7 @@ async def test_paced_answer_is_a_job() -> None:
 
 
 @pytest.mark.looptime
-async def test_kept_connection_that_the_server_has_closed() -> None:
+async def test_reused_connection_that_the_server_has_closed() -> None:
     """`get_job` finds the job all the same; a wait sends nothing again: its next poll is due soon."""
     closed = Reply(then="fin")
     async with Scripted(job(), closed, job(), job(), closed, job("completed")) as server, server.session() as session:
@@ -583,7 +583,7 @@ async def test_run_job_whose_create_hangs() -> None:
 
 
 @pytest.mark.looptime
-async def test_waiting_for_a_place_is_no_slow_server() -> None:
+async def test_waiting_for_a_slot_is_no_slow_server() -> None:
     """With one slot for 50 waits, none takes its turn for a timeout of the request."""
     settings: dict[str, Any] = {"budget": PollBudget(in_flight=1), "timeouts": HttpTimeouts(request=2)}
     events: list[object] = []

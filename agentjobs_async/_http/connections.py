@@ -1,6 +1,6 @@
 """aiohttp's connections as this package needs them. The only module that uses private names of aiohttp.
 
-Four of them stop a create that was cut from being sent: with a version of aiohttp that lacks one, a session must not
+By four of them a create that was cut is never sent: with a version of aiohttp that lacks one, a session must not
 open. Without the others it works as aiohttp does by itself: `_create_connection` and `_release` of the connector,
 `resume_reading`, `set_exception`, `_payload` and `_reading_paused` of a connection.
 """

@@ -15,7 +15,7 @@ class LateCancel(Generic[T]):
     """Await a coroutine, and pass a cancellation on to it only some iterations of the loop later.
 
     A coroutine that has ended by then is not cancelled. The cancellation is raised all the same, and the result is
-    lost: the coroutine itself has to store what must stay. It runs in the task that awaits it, since the end of
+    lost: the coroutine itself has to store what must not be lost. It runs in the task that awaits it, since the end of
     `asyncio.run` would cancel a task of its own like all others.
 
     Args:

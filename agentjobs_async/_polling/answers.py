@@ -15,7 +15,7 @@ from agentjobs_async.policy import PollPolicy
 if TYPE_CHECKING:  # loaded with the first hook
     from agentjobs_async.telemetry.hooks import Hooks
 
-_NOTIFIED_EVERY_SECONDS: Final = 0.25  # between two polls of a job, however often `notify` is called for it
+_NOTIFY_EVERY_SECONDS: Final = 0.25  # between two polls of a job, however often `notify` is called for it
 
 Result = AgentJob | BaseException
 """How a wait ends."""
@@ -52,7 +52,7 @@ class Answers:
         if tracked.worker is not None:
             tracked.notified = True
         else:
-            self._queue.reschedule_earlier(tracked, max(now, tracked.not_before + _NOTIFIED_EVERY_SECONDS), now)
+            self._queue.reschedule_earlier(tracked, max(now, tracked.not_before + _NOTIFY_EVERY_SECONDS), now)
 
     def act_on(self, tracked: Tracked, answer: Answer | BaseException, now: float, began: float) -> None:
         """Act on the answer that came at the loop time `now` to a poll that began at `began`.
@@ -115,7 +115,7 @@ class Answers:
         if tracked.notified:
             tracked.notified = False
             if not isinstance(answer, Exception):
-                due = tracked.due = min(due, max(tracked.not_before, now + _NOTIFIED_EVERY_SECONDS))
+                due = tracked.due = min(due, max(tracked.not_before, now + _NOTIFY_EVERY_SECONDS))
         if isinstance(answer, Exception):
             self._hold_back(tracked, answer, due, now, began)
         if tracked.bucket == Tracked.NOWHERE:

@@ -165,9 +165,9 @@ class DueJobs:
     """Due jobs, first in, first out, in three lines.
 
     - Urgent jobs go before all others.
-    - A job whose poll the server refused for now goes next, since it has kept its position. Of three polls, one at most
-      is of such a job while as many others are due, and of two polls while any are: jobs that are refused for ever stop
-      no other.
+    - A job whose poll the server refused for now goes next, since it has kept its position. But while others are due,
+      only every third poll is of such a job, or every second one where such jobs are more than the others: jobs that
+      are refused for ever stop no other.
     - Of the others every eighth poll is of the next project in turn: one with ten jobs does not wait for another one's
       ten thousand.
 
@@ -181,7 +181,8 @@ class DueJobs:
     def __init__(self) -> None:
         self.set_aside: OrderedDict[Tracked, None] = OrderedDict()
         self.waiting_since = -inf
-        self._urgent, self._refused, self._others = self._lines = _Line(), _Line(), _Line()
+        self._urgent, self._refused, self._others = _Line(), _Line(), _Line()
+        self._lines = (self._urgent, self._refused, self._others)
         self._others_popped = 0
         self._refused_from = 0  # of `_others_popped`: from then on, a refused job may go before others
         self._holds: dict[str, _Hold] = {}

@@ -134,7 +134,7 @@ class Sharer(Protocol):
 
     @property
     def is_sure(self) -> bool:
-        """Whether this process counts as dead to no other one, which would use its share."""
+        """Whether this process counts as alive for all others: one that counts as dead loses its share to them."""
 
 
 @frozen

@@ -19,10 +19,10 @@ _LONGEST_SECONDS: Final = 366 * 86_400.0  # a slot is kept that long where the j
 class Rate:
     """At most `count` creates in any span of `per` seconds.
 
-    Each POST counts, one that repeats a create after a 429 or 401 too, until `per` seconds after it was answered or
-    given up, also where an earlier run or another owner of the journal has sent it. The first `count`
-    creates go at once, the others as the span moves on: `Rate(100, per=3600)` sends 100 and then none for an hour,
-    `Rate(1, per=36)` spaces as many evenly.
+    Each POST counts until `per` seconds after it was answered or given up: also one that repeats a create after a 429
+    or 401, and one that an earlier run or another owner of the journal has sent. The first `count` creates go at once,
+    the others as the span moves on: `Rate(100, per=3600)` sends 100 and then none for an hour, `Rate(1, per=36)`
+    spaces as many evenly.
 
     Attributes:
         count: How many, up to 1,000,000,000.

@@ -162,7 +162,7 @@ class Batch(AsyncIterator[BatchResult]):
         if result is None:
             raise StopAsyncIteration
         if isinstance(result, JournalError):
-            item_tasks.context.unrecorded.record_raised(result)
+            item_tasks.context.unrecorded.note_raised(result)
         try:
             raise result
         finally:

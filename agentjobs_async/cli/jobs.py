@@ -30,7 +30,7 @@ from agentjobs_async.cli._output.hints import show_advice, show_jobs
 from agentjobs_async.cli._output.lines import JobLines, JsonLines, Lines
 from agentjobs_async.cli._output.outcomes import ExitCode, Outcome, advice_of, exit_code, reason_of
 from agentjobs_async.cli._output.results import Change, Result, job_document
-from agentjobs_async.cli._output.screen import Screen, Styled, styled_status
+from agentjobs_async.cli._output.screen import Line, Screen, styled_status
 from agentjobs_async.cli.help import WAIT_PAGE, command, exit_codes
 from agentjobs_async.cli.hooks import JobChanges, SilenceHook
 from agentjobs_async.cli.process import Context, run_action
@@ -169,7 +169,7 @@ class _Waits:
         self._session = session
         await asyncio.gather(*(self._wait(session, ref) for ref in self._numbers))
 
-    def lines(self, width: int, height: int) -> Iterator[tuple[Styled, ...]]:
+    def lines(self, width: int, height: int) -> Iterator[Line]:
         """Return the live view: how many have ended, and as far as it is known, when each of the others will."""
         seconds = int(time.monotonic() - self._started)
         done = sum(not result.outcome.is_unfinished for result in self._results.values())

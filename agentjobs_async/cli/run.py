@@ -42,7 +42,7 @@ from agentjobs_async.cli._output.lines import ItemLines, JobLines, JsonLines
 from agentjobs_async.cli._output.logs import LogLines
 from agentjobs_async.cli._output.outcomes import ExitCode, Outcome
 from agentjobs_async.cli._output.results import Result
-from agentjobs_async.cli._output.screen import Screen, Styled
+from agentjobs_async.cli._output.screen import Line, Screen
 from agentjobs_async.cli.display import RunDisplay
 from agentjobs_async.cli.ending import Ending
 from agentjobs_async.cli.help import RUN_PAGE, command
@@ -184,7 +184,7 @@ async def _run(
         await _show_lost_jobs(screen, service, opened)
         kept = await kept_limits(screen, opened, limits)
         to_wait = service.wait_options(kept.timeout, as_json=as_json)
-        to_resume = _to_resume(service, settings, report=report, as_json=as_json)
+        to_resume = _to_resume(service, max_failures=settings["max_failures"], report=report, as_json=as_json)
         ending = Ending(context, opened, jobs, lines, display, to_resume, to_wait, max_tries, is_own, as_json)
         context.interruption.last_words.append(ending.last_words)
         if report_file is not None:  # whatever ends the run, and before the journal is closed
@@ -199,20 +199,16 @@ async def _show_lost_jobs(screen: Screen, service: Service, journal: Journal) ->
         show_lost_jobs(screen, (await journal.counts())[State.ACTIVE])
 
 
-def _to_resume(
-    service: Service,
-    settings: Mapping[str, Any],
-    *,
-    report: str | None,
-    as_json: bool,
-) -> list[str]:
+def _to_resume(service: Service, *, max_failures: int | None, report: str | None, as_json: bool) -> list[str]:
     """Return the options with which `agentjobs resume` continues in the same way; the journal keeps the limits."""
-    given = {
-        "--max-failures": settings["max_failures"],
-        "--report": report,
-    }
-    named = [str(word) for pair in given.items() if pair[1] is not None for word in pair]
-    return [*service.options(), *named, *["--json"] * as_json]
+    options = [*service.options()]
+    if max_failures is not None:
+        options += ["--max-failures", str(max_failures)]
+    if report is not None:
+        options += ["--report", report]
+    if as_json:
+        options += ["--json"]
+    return options
 
 
 @frozen
@@ -317,6 +313,6 @@ class _Progress:
             self._last_line_at = self._clock()
             self._screen.notice(f"{self.words} …")
 
-    def lines(self, width: int, height: int) -> Iterator[tuple[Styled, ...]]:
+    def lines(self, width: int, height: int) -> Iterator[Line]:
         del height
         yield (shortened(self.words, width),)

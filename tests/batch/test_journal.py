@@ -580,7 +580,7 @@ async def test_protected_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert path.read_bytes() == before  # noqa: ASYNC240 - a test's own file
 
 
-async def test_places_without_a_file(path: Path) -> None:
+async def test_locations_without_a_file(path: Path) -> None:
     """Where a journal is not there to look at, or can't be made, is a JournalError, and nothing is there in part."""
     assert (await refused(path.parent / "none" / "run.db")).reason == "io"
     assert (await refused(path, read_only=True)).reason == "io"

@@ -237,7 +237,7 @@ def test_many_unknown(service: EmulatorThread, db: str, capsys: Captured) -> Non
     assert capsys.readouterr().out.startswith("-25 completed")
 
 
-def test_ids_that_the_journal_cannot_take(
+def test_ids_that_the_journal_cannot_store(
     service: EmulatorThread, prompts: Path, db: str, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every id that can't be written down is shown, not only that of the error which ends the run."""

@@ -44,7 +44,7 @@ async def test_answer_while_leaving(file_journal: Journal) -> None:
             assert [row.state for row in await file_journal.rows()] == ["active"]
 
 
-async def test_closing_that_is_cancelled_at_each_turn(session: AgentJobsSession, file_journal: Journal) -> None:
+async def test_closing_that_is_cancelled_in_each_iteration(session: AgentJobsSession, file_journal: Journal) -> None:
     """As a scope of anyio's does it: calls under way end all the same, and the open journal can be followed again."""
     jobs = DurableJobs(session, file_journal)
     await jobs.__aenter__()

@@ -276,7 +276,7 @@ async def test_unfollowed_and_sent_again(
     assert emulator.agents_started == {"Hello": 2}
 
 
-async def test_unfollowed_job_takes_no_place(session: AgentJobsSession, journal: Journal) -> None:
+async def test_unfollowed_job_takes_no_slot(session: AgentJobsSession, journal: Journal) -> None:
     """A job that is not followed any more takes no slot of `max_active`: nobody would ever give it back."""
     await journal.set_limits(FleetLimits(max_active=1))
     async with DurableJobs(session, journal) as jobs:

@@ -30,7 +30,7 @@ async def journals(laid_out: str) -> AsyncIterator[tuple[Journal, Journal]]:
 
 
 @asynccontextmanager
-async def taken_for_dead(journal: Journal, by: Journal) -> AsyncIterator[None]:
+async def counts_as_dead(journal: Journal, by: Journal) -> AsyncIterator[None]:
     """Let the owner of a journal have been silent for too long within the block, as one that is stopped."""
     heartbeat = heartbeat_of(journal)
 
@@ -139,7 +139,7 @@ async def test_owner_that_was_silent(
     ):
         await one.submit("k", "long")
         assert others.stats().jobs == 1
-        async with taken_for_dead(journals[0], journals[1]):
+        async with counts_as_dead(journals[0], journals[1]):
             await second.change("active")
         await until(lambda: not others.stats().jobs)
         await journals[1].abandon("k")
@@ -183,7 +183,7 @@ async def test_create_of_an_owner_that_leaves(journals: tuple[Journal, Journal],
         ):
             submitting = asyncio.create_task(one.submit("k", "Hello"))
             await emulator.arrived.wait()
-            async with taken_for_dead(journals[0], journals[1]):
+            async with counts_as_dead(journals[0], journals[1]):
                 await listener.ends(1)
             leaving = asyncio.create_task(one.aclose())
             emulator.release.set()
@@ -194,7 +194,7 @@ async def test_create_of_an_owner_that_leaves(journals: tuple[Journal, Journal],
     assert emulator.agents_started == {"Hello": 1}
 
 
-async def test_create_that_was_taken_for_unknown(journals: tuple[Journal, Journal]) -> None:
+async def test_create_that_counted_as_unknown(journals: tuple[Journal, Journal]) -> None:
     """A create that is answered after its owner counted as dead: unknown is told first, then the end of its job."""
     first, second = Listener(), Listener()
     async with (
@@ -205,7 +205,7 @@ async def test_create_that_was_taken_for_unknown(journals: tuple[Journal, Journa
     ):
         submitting = asyncio.create_task(one.submit("k", "Hello"))
         await emulator.arrived.wait()
-        async with taken_for_dead(journals[0], journals[1]):
+        async with counts_as_dead(journals[0], journals[1]):
             await second.ends(1)
         emulator.release.set()
         assert (await submitting).state == "active"

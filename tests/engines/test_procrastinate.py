@@ -385,7 +385,7 @@ async def _attempted_again(database: str) -> bool:
     return bool(execute(database, "SELECT 1 FROM procrastinate_jobs WHERE attempts > 0"))
 
 
-async def test_a_chunk_that_is_held_and_not_run(journal: Journal, database: str) -> None:
+async def test_a_chunk_that_is_assigned_and_not_run(journal: Journal, database: str) -> None:
     """A chunk that the queue says a living worker runs, and which that does not, is run again."""
     session = FakeSession(duration=FOREVER)
     await submit(items(2), journal=journal, chunk=1)

@@ -192,7 +192,7 @@ def created(seconds: float, status: str = "active") -> AgentJob:
 
 @in_memory
 @pytest.mark.parametrize("tracked", [True, False])
-async def test_job_that_is_taken_up_later(*, tracked: bool) -> None:
+async def test_job_that_is_waited_for_later(*, tracked: bool) -> None:
     """However late the wait for a job begins, the job is polled and learned by the time since its creation."""
     history = of_two_humps()
     policy, get_job = PollPolicy(wait=wait_learned(history)), Polled(created(100), created(100), created(100, "failed"))

@@ -124,7 +124,7 @@ def test_urgent() -> None:
     assert [due.pop_aside(100.0) for _ in range(2)] == [jobs[2], jobs[0]]
 
 
-def test_held_jobs_keep_their_places() -> None:
+def test_held_jobs_keep_their_positions() -> None:
     """A pause concerns its project alone. Its jobs go out after it in their order, the refused one first, spread."""
     held, others = [job("held", number) for number in range(10)], [job("other", number) for number in range(100)]
     due = filled(*held, *others)

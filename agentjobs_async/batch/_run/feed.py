@@ -130,7 +130,7 @@ class _Iterator:
 
 
 class _AsyncIterator:
-    """Reads what an async iterable has at hand, found by a task of its own: one item for each page would be slow."""
+    """Reads what an async iterable has at hand, by means of a task of its own: pages of one item would be slow."""
 
     def __init__(self, items: AsyncIterable[BatchItem]) -> None:
         self._found: list[BatchItem] = []
@@ -228,7 +228,7 @@ class Feed:
                     self._begin(rows.popleft())
                     if not rows:
                         del self._backlog[project]
-        self._notify()
+        self._wake()
 
     async def read(self) -> None:
         """Begin everything, until nothing is left or the limit is reached."""
@@ -254,7 +254,7 @@ class Feed:
 
     async def ended(self, reading: asyncio.Task[None]) -> None:
         """Wait until no item is under way, and none can begin but those which the server refuses."""
-        reading.add_done_callback(lambda _: self._notify())
+        reading.add_done_callback(lambda _: self._wake())
         await self._until(lambda: self._is_over(reading))
 
     def _is_over(self, reading: asyncio.Task[None]) -> bool:
@@ -323,11 +323,11 @@ class Feed:
 
     def _set_silent(self, is_silent: bool, /) -> None:  # noqa: FBT001 - its only argument
         self._is_silent = is_silent
-        self._notify()
+        self._wake()
 
     def _end_source(self) -> None:
         self._source_done = True
-        self._notify()
+        self._wake()
 
     async def _read(self, rows: _Rows, add: Callable[[JournalRow], Awaitable[None]]) -> None:
         async with aclosing(rows):
@@ -362,7 +362,7 @@ class Feed:
             if row is not None:
                 self._begin(row)
             else:
-                self._notify()  # a project may have had its last row, which is what the reading of new items waits for
+                self._wake()  # a project may have had its last row, which is what the reading of new items waits for
                 await self._until(lambda: self._is_enough() or not self._planned or self._planned_may_begin())
 
     async def _until(self, condition: Callable[[], bool]) -> None:
@@ -379,8 +379,8 @@ class Feed:
         self._begun += row.state is State.PLANNED
         item = self._given.pop(row.number, row.item)
         task = self._item_tasks.begin(row, self._run, self._caller_context, item=item)
-        task.add_done_callback(lambda _: self._notify())
-        self._notify()
+        task.add_done_callback(lambda _: self._wake())
+        self._wake()
 
     def _may_begin(self, project: str) -> bool:
         may_go = not self._context.throttles.is_refused(project)
@@ -401,7 +401,7 @@ class Feed:
         ready = (count for project, count in slots.waiting() if slots.free(project) > 0 and throttles.may_go(project))
         return slots.unclaimed - sum(ready)
 
-    def _notify(self) -> None:
+    def _wake(self) -> None:
         for event in self._moved:
             event.set()
 

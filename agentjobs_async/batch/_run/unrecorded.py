@@ -58,11 +58,11 @@ class Unrecorded:
         if self._raised >= self._logged:
             return None
         error = self.error(fault)
-        self.record_raised(error)
+        self.note_raised(error)
         return error
 
-    def record_raised(self, error: JournalError) -> None:
-        """Record that a caller gets the ids that an error names."""
+    def note_raised(self, error: JournalError) -> None:
+        """Note that a caller gets the ids that an error names."""
         self._raised |= {key for key, ref in self._refs.items() if ref in error.unrecorded}
 
     async def close(self) -> None:

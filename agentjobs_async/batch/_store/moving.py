@@ -121,13 +121,15 @@ class _Moving:
 
     async def _check_prompts(self) -> None:
         """Check that the new journal can store each prompt."""
-        if not self.new.database.backend.stores_nul and not self.old.opened.is_shared:
-            with_nul = select(ITEMS.c.key).where(func.instr(ITEMS.c.prompt, "\0") > 0).limit(1)
-            for (key,) in await self.old.database.read(with_nul):
-                raise InvalidInputError(
-                    f"the prompt of {key!r:.200} contains NUL (U+0000), which PostgreSQL can't store:"
-                    " keep the journal in its file"
-                )
+        if self.new.database.backend.stores_nul or not self.old.database.backend.stores_nul:
+            return
+        with_nul = select(ITEMS.c.key).where(func.instr(ITEMS.c.prompt, "\0") > 0).limit(1)
+        found = await self.old.database.read(with_nul)
+        if found:
+            raise InvalidInputError(
+                f"the prompt of {found[0].key!r:.200} contains NUL (U+0000), which PostgreSQL can't store:"
+                " keep the journal in its file"
+            )
 
     def _check_target(self, departure: Move) -> None:
         """Check that a move which has begun leads to the new journal, and has not ended."""

@@ -11,9 +11,7 @@ from agentjobs_async._text import span
 from agentjobs_async.batch import State
 from agentjobs_async.batch.states import open_in
 from agentjobs_async.cli._output.columns import columns_of, cut_at_a_word, cut_in_the_middle, padded, shortened
-from agentjobs_async.cli._output.screen import Styled, styled_status
-
-Line = tuple[Styled, ...]
+from agentjobs_async.cli._output.screen import Line, Styled, styled_status
 
 _STATE, _AGE, _POLLS = 7, 7, 5  # widths in columns
 _SHORTEST_KEY, _LONGEST_KEY = 3, 16  # columns

@@ -101,10 +101,10 @@ class Screen:
         for head in heads:
             table.add_column(head, no_wrap=True)
         for row in rows:
-            *cells, last = (list(map(_text, cell)) for cell in row)
+            cells = [[_text(line) for line in cell] for cell in row]
             if room is not None:
-                last = [line for text in last for line in _wrapped(text, room)]
-            table.add_row(*map(Text("\n").join, (*cells, last)))
+                cells[-1] = [part for line in cells[-1] for part in _wrapped(line, room)]
+            table.add_row(*(Text("\n").join(lines) for lines in cells))
         options = self._out.options.update_width(LONGEST_LINE)
         for segments in self._out.render_lines(table, options, pad=False):
             line = Text.assemble(*((segment.text, segment.style or "") for segment in segments))
@@ -146,7 +146,7 @@ class Screen:
             self._error.print(_text((line,)), soft_wrap=True)
 
     @contextlib.asynccontextmanager
-    async def live_view(self, lines: Callable[[int, int], Iterable[tuple[Styled, ...]]]) -> AsyncIterator[None]:
+    async def live_view(self, lines: Callable[[int, int], Iterable[Line]]) -> AsyncIterator[None]:
         """Show `lines(width, height)` below all else while the block runs, on a terminal that can move its cursor."""
         if not _is_capable(self._stream):
             yield
@@ -248,7 +248,7 @@ def _clean(words: str) -> str:
     return without_commands(one_line(words, LONGEST_LINE))
 
 
-def _text(parts: tuple[Styled, ...]) -> Text:
+def _text(parts: Line) -> Text:
     text = Text()
     for part in parts:
         words, style = (part, "") if isinstance(part, str) else part
@@ -256,7 +256,7 @@ def _text(parts: tuple[Styled, ...]) -> Text:
     return text
 
 
-def _print(console: Console, parts: tuple[Styled, ...]) -> None:
+def _print(console: Console, parts: Line) -> None:
     text = _text(parts)
     for line in _wrapped(text, console.width) if console.is_terminal else [text]:
         console.print(line, soft_wrap=True)

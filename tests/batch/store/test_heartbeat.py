@@ -341,7 +341,7 @@ async def test_time_that_the_loop_does_not_know(laid_out: str, monkeypatch: pyte
                 assert not lease.is_valid()
 
 
-async def test_an_owner_that_was_taken_for_dead(
+async def test_an_owner_that_counted_as_dead(
     laid_out: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Who comes back to life may send what he claims from then on, and nothing that he claimed before."""
