@@ -170,7 +170,7 @@ class Waits(Generic[JobLike]):
         self._limits.limit(per_second)
 
     def stats(self) -> TrackerStats:
-        """Return the present figures of all waits and polls. It binds to no event loop.
+        """Return the present figures of all waits and polls. It binds to no event loop, and looks at each watched job.
 
         Raises:
             SessionClosedError: Closed, or bound to another event loop.
