@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Final
 
@@ -20,7 +20,7 @@ from agentjobs_async.batch import ActiveItem, BatchResult, BatchStats, FleetLimi
 from agentjobs_async.batch._run.tasks import SLOTS_KEPT
 from agentjobs_async.cli._output.hints import show_unknown
 from agentjobs_async.cli._output.lines import Lines
-from agentjobs_async.cli._output.live import Active, View, clock, in_one_line, live_lines
+from agentjobs_async.cli._output.live import Active, End, View, clock, in_one_line, live_lines
 from agentjobs_async.cli._output.outcomes import described
 from agentjobs_async.cli._output.results import Result, run_result
 from agentjobs_async.cli._output.screen import Screen
@@ -72,7 +72,7 @@ class RunDisplay:
         """Show the live view inside the block, if there is a terminal."""
         self._run = run
         if self._changes is not None:
-            self._changes.run = run  # at once: no event has come yet
+            self._changes.begin(run)  # at once: no event has come yet
         self._expected.replace(await recent_durations(journal))
         await self._count(journal)
         counting = asyncio.create_task(self._count_again_and_again(run, journal))
@@ -154,25 +154,29 @@ class RunDisplay:
         stats = run.stats()
         # Those whose jobs have ended are left out: their ends may still be on their way to the journal.
         active = self._polls.not_ended([item for item in run.active() if item.state is not State.PLANNED])
-        end = self._expected.end(
+        failing = self._polls.trouble if active else None
+        return View(
+            self._counts,
+            time.time(),
+            active=[_active(item, *self._polls[item.ref]) for item in active],
+            end=self._end(active, stats),
+            usual=self._expected.usual,
+            elapsed=time.monotonic() - self._started,
+            next_create=stats.next_create,
+            held_by=_held_by(stats),
+            trouble="" if failing is None else f"polls fail: {described(failing)}",
+        )
+
+    def _end(self, active: Sequence[ActiveItem], stats: BatchStats) -> End | None:
+        """Return when all have ended; `None` also while more than a 429 holds creates back: until when is not known."""
+        if stats.paused_by is not None and not isinstance(stats.paused_by, RateLimitedError):
+            return None
+        return self._expected.end(
             to_create=self._to_create,
             queue=self._queue,
             ages=[item.age for item in active],
             limits=self._limits,
             next_create=stats.next_create or 0.0,
-        )
-        failing = self._polls.trouble if active else None
-        held_by = "" if stats.paused_by is None else described(stats.paused_by)
-        return View(
-            self._counts,
-            time.time(),
-            [_active(item, *self._polls[item.ref]) for item in active],
-            end if stats.paused_by is None or isinstance(stats.paused_by, RateLimitedError) else None,
-            self._expected.usual,
-            time.monotonic() - self._started,
-            stats.next_create,
-            "too many failures: nothing more is begun" if stats.stopped else held_by,
-            trouble="" if failing is None else f"polls fail: {described(failing)}",
         )
 
     @property
@@ -182,6 +186,13 @@ class RunDisplay:
         if self._limit is None or self._planned_at_first is None:
             return planned
         return max(min(planned, self._limit - (self._planned_at_first - planned)), 0)
+
+
+def _held_by(stats: BatchStats) -> str:
+    """Return what holds back creates, in words; an empty text for nothing but a rate."""
+    if stats.stopped:
+        return "too many failures: nothing more is begun"
+    return "" if stats.paused_by is None else described(stats.paused_by)
 
 
 def _active(item: ActiveItem, polls: int, pr_link: str | None) -> Active:

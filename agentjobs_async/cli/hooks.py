@@ -105,13 +105,10 @@ class ItemChanges:
 
     Args:
         on_change: Called with each change.
-
-    Attributes:
-        run: The run that works on the items; `None` before it begins.
     """
 
     def __init__(self, on_change: Callable[[Change], object]) -> None:
-        self.run: Watched | None = None
+        self._run: Watched | None = None
         self._on_change = on_change
         self._changes = JobChanges(self._report)
         self._rows: dict[JobRef, JournalRow] = {}
@@ -126,6 +123,10 @@ class ItemChanges:
             case WaitStarted(ref):  # a batch waits only for jobs that its journal has
                 self._report_create(ref)
         self._changes(event)
+
+    def begin(self, run: Watched) -> None:
+        """Report changes of the items of `run` from now on."""
+        self._run = run
 
     def end(self, ref: JobRef, row: "JournalRow | None") -> None:
         """Report the create of a job that was not waited for, since it had ended at once, and forget the job."""
@@ -147,7 +148,7 @@ class ItemChanges:
             self._on_change(evolve(change, number=row.number, key=row.item_key, prompt=row.prompt))
 
     def _find(self, change: Change) -> "JournalRow | None":
-        items = () if self.run is None else self.run.active()
+        items = () if self._run is None else self._run.active()
         return next((item.row for item in items if item.ref == change.ref), None)
 
 

@@ -45,8 +45,8 @@ def check_format(form: str) -> None:
 async def write_report(journal: Journal, stream: TextIO, *, format: str = "html", prompts: bool = True) -> None:  # noqa: A002 - a settled name
     """Write a report of all items to a text stream, each item once, as its newest try.
 
-    The journal may be open for reading only, while a batch continues. No text is cut: a spreadsheet, which has no
-    cell of more than 32,767 characters, can't show every `csv`.
+    The journal may be open for reading only, while a batch continues. No text is cut, also none that is too long for
+    a cell of a spreadsheet (32,767 characters).
 
     Args:
         journal: The open journal.

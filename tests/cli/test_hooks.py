@@ -69,7 +69,7 @@ def test_create_of_an_item(*, waits: bool) -> None:
     reported: list[Change] = []
     row = JournalRow("k", "x", "docs", State.PLANNED, None, None, None, datetime.now(UTC), 1)
     changes = ItemChanges(reported.append)
-    changes.run = OneActive(row)
+    changes.begin(OneActive(row))
     changes(JobCreated(JOB, 0.1))
     assert reported == []
     if waits:

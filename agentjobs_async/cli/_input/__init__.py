@@ -1,1 +1,1 @@
-"""What a command is given: options, limits, the service, journals, and the items of an input."""
+"""What a command is given: options, limits, the service, journals, and the prompts of an input."""

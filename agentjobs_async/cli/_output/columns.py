@@ -1,7 +1,6 @@
 """Text cut, padded and broken to the columns of a terminal, in which a letter may take two."""
 
 import os
-import re
 import textwrap
 from typing import Final, TextIO
 
@@ -84,17 +83,7 @@ def fitted(text: str, stream: TextIO) -> str:
 
 
 def wrapped(line: str, columns: int) -> str:
-    """Return one line as lines of at most `columns` columns, further ones below its last cell; words stay whole.
-
-    Args:
-        line: Words, or cells with two blanks or more between them.
-        columns: The width.
-    """
+    """Return one line as lines of at most `columns` columns, but for a word that is longer: no word is cut."""
     if len(line) <= columns:
         return line
-    beginning = re.match(r" *(?:\S+ {2,})?", line)
-    hanging = 0 if beginning is None else min(beginning.end(), columns // 3)
-    lines = textwrap.wrap(
-        line, columns, subsequent_indent=" " * hanging, break_long_words=False, break_on_hyphens=False
-    )
-    return "\n".join(lines)
+    return "\n".join(textwrap.wrap(line, columns, break_long_words=False, break_on_hyphens=False))
