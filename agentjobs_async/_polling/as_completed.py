@@ -17,7 +17,7 @@ from agentjobs_async.errors import InvalidInputError
 from agentjobs_async.models import AgentJob, JobRef
 
 AHEAD: Final = 1_000
-"""How many jobs of a source without a known length are read before their results are."""
+"""How many jobs of a source without a known length are read ahead of the results that were read."""
 
 _MOST_ENDED: Final = 64  # ended members that may stay in the list beside as many as are running: sweeping is rare
 

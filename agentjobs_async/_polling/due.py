@@ -313,7 +313,7 @@ class DueJobs:
         return sum(line.jobs_of(project_id) for line in self._lines)
 
     def _forget_hold(self, project_id: str) -> None:
-        """Forget why jobs of a project waited once none of them does: who comes later is not to be spread."""
+        """Forget why jobs of a project waited once none of them does: those that come later are not to be spread."""
         hold = self._holds.get(project_id)
         if hold is not None and not hold.is_paused and not self._jobs_of(project_id):
             del self._holds[project_id]

@@ -99,7 +99,7 @@ async def check(store: RowStore, items: Iterable[BatchItem], project_id: str | N
 def _sendable(
     store: RowStore, items: Iterable[BatchItem], project_id: str | None
 ) -> tuple[list[BatchItem], InvalidItems]:
-    """Return the items that can be sent, and those that can't, have no project, or that the journal can't store."""
+    """Return the items that can be planned, and those that can't be sent, have no project, or can't be stored."""
     checked, invalid = check_items(items)
     good: list[BatchItem] = []
     for item in checked:

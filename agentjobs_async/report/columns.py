@@ -1,10 +1,10 @@
 """Rows as columns, the shape in which a page gets them: all at once in a file, or those that changed from a server.
 
 A block is a JSON object with one list per column of `items`, of some rows. Each block stands alone: a page adds the
-rows whose `number` it does not know, and replaces the others. A cell of numbers is less the one before it in its column
-that is not `null`, and 0 before the first; times are whole milliseconds since the epoch, and `null` stands for a time
-that has not come. Texts are whole. A block without `prompt` leaves those of known rows as they are, and so it does
-without `context`, which no block has whose rows have none.
+rows whose `number` it does not know, and replaces the others. A column of numbers or times has differences: each cell
+is added to the sum of those above it. Times are whole milliseconds since the epoch; `null` stands for a time that has
+not come, and adds nothing. Texts are whole. Where a block has no column `prompt` or `context`, a page leaves those of
+known rows as they are; a block whose rows have no context has no such column.
 """
 
 import json

@@ -25,7 +25,7 @@ __all__ = ["SCRIPTS", "Page", "check_installed", "page_parts", "plain_rows", "re
 SCRIPTS: Final = ("texts.js", "store.js", "figures.js", "charts.js", "timeline.js", "table.js", "panel.js", "page.js")
 """The scripts of the page, in the order in which they use each other."""
 _PIECE_BYTES: Final = 3 * 2**16  # a multiple of three: no padding stands between pieces
-_PLAIN_ROWS: Final = 200  # of those that need a person, for who has no scripts
+_PLAIN_ROWS: Final = 200  # of those that need a person, for readers without scripts
 _PLAIN_STATES: Final = (State.UNKNOWN, State.FAILED)
 _PLAIN_CHARACTERS: Final = 1_000_000  # of their prompts and errors: of longer ones, fewer rows are shown
 
@@ -105,7 +105,7 @@ def _base64(whole: bytes) -> Iterator[str]:
 
 
 async def plain_rows(journal: Journal) -> list[JournalRow]:
-    """Return the rows that are shown to who has no scripts: the first ones of those that need a person, each whole."""
+    """Return the rows that readers without scripts see: the first ones of those that need a person, each whole."""
     rows: list[JournalRow] = []
     for state in _PLAIN_STATES:
         rows += await journal._store.page(0, state=state, newest=True, size=_PLAIN_ROWS - len(rows))

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from agentjobs_async import JobRef, JournalError
 
-_ITERATIONS_SECONDS: Final = 0.05  # cancelling leaves within 0.1 s
+_NOTICE_SECONDS: Final = 0.05  # of a commit that has just ended; cancelling leaves within 0.1 s
 
 _logger: Final = logging.getLogger("agentjobs_async.batch")
 
@@ -69,7 +69,7 @@ class Unrecorded:
         """Cancel what is still being recorded, and log every id that is left and not in the log. Call it last."""
         try:
             if self._recording:  # a commit that has just ended is noticed within some iterations of the loop
-                await asyncio.wait(self._recording, timeout=_ITERATIONS_SECONDS)
+                await asyncio.wait(self._recording, timeout=_NOTICE_SECONDS)
         finally:
             # Also when this call is cancelled: no id may vanish.
             left = set(self._recording)

@@ -17,7 +17,7 @@ from agentjobs_async.batch._store.schema import OWNERS, Moment
 from agentjobs_async.batch._store.writer import Database
 
 _BEATS: Final = 4  # within the patience: some may get lost
-_LONGEST_GAP_SECONDS: Final = 7.5  # for who does not know the patience, as a move, an owner counts as dead after 30 s
+_LONGEST_GAP_SECONDS: Final = 7.5  # a move, which does not know the patience, counts an owner as dead after 30 s
 _ANSWERED_WITHIN: Final = 0.5  # of the patience: a beat that takes longer is begun anew, over a new connection
 _SURE_FOR: Final = 0.75  # of the patience: the rest is for clocks that run unequally, and for bytes on their way
 _CLAIMED_WITHIN: Final = 0.5  # of the patience: a claim is sent no later than this after it was asked for

@@ -417,7 +417,7 @@ class RowStore(Reader):
     async def _move(
         self, key: str, target: State, times: Sequence[str] = (), *, before: Sequence[Executable] = (), **values: Any
     ) -> JournalRow | None:
-        """Move a row, set these columns, and that of its end, to the present time, and return it as it is then.
+        """Move a row, and return it as it is then; the columns `times`, and that of its end, get the present time.
 
         The statements `before` are executed first, in the same transaction.
         """

@@ -128,7 +128,7 @@ def whole_of(text: str, *, endless: str = "") -> int | None:
 
 
 async def kept_limits(screen: Screen, journal: "Journal", given: Mapping[str, Any]) -> FleetLimits:
-    """Keep the limits that are given in the journal; return all that it keeps, and show those of earlier commands.
+    """Keep the given limits in the journal; return all that it keeps, and show those of earlier commands.
 
     The rate of the creates is shown in any case.
     """
@@ -142,7 +142,7 @@ async def kept_limits(screen: Screen, journal: "Journal", given: Mapping[str, An
 
 
 async def changed_limits(journal: "Journal", given: Mapping[str, Any]) -> FleetLimits:
-    """Keep the limits that are given in the journal, and return all that it keeps."""
+    """Keep the given limits in the journal, and return all that it keeps."""
     before = await journal.limits()
     limits = attrs.evolve(before, **given)
     if limits != before:

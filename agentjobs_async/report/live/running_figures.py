@@ -15,7 +15,7 @@ _REST_PER_SECOND: Final = 4.0  # counting very many rows takes at most a fifth o
 
 
 class RunningFigures:
-    """The figures of rows, each of which is counted once, as it was last; a number is in it whose row is counted."""
+    """The figures of rows, each counted once, as it was last. It contains the numbers of the rows that it counts."""
 
     def __init__(self) -> None:
         self._counted: dict[int, Counted] = {}
