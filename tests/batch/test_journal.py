@@ -78,8 +78,8 @@ async def test_add(journal: Journal) -> None:
     """Many items are planned at once; invalid ones are given with their reasons, known ones stay as they are."""
     await journal.add(items(10))
     changed = [BatchItem("k3", "another", "docs"), BatchItem("", "x"), *items(1200)]
-    refusals = await journal.add(changed)
-    assert [(item.key, str(error)[:20]) for item, error in refusals] == [
+    invalid = await journal.add(changed)
+    assert [(item.key, str(error)[:20]) for item, error in invalid] == [
         ("", "key must have 1 to 5"),
         ("k3", "the key 'k3' is that"),
     ]
@@ -628,7 +628,7 @@ async def test_full_disk(path: Path) -> None:
 
 
 async def test_what_a_removed_journal_left(path: Path) -> None:
-    """The log of a journal whose file is gone is not taken into a new one: that is refused, and nothing changed."""
+    """The log of a journal whose file is gone does not pass into a new one: that is refused, and nothing changed."""
     async with Journal.open(path) as journal:
         await journal.add(items(3))
         log = path.with_name("run.db-wal").read_bytes()
@@ -902,7 +902,7 @@ async def test_keys_that_no_item_can_have(file_journal: Journal, key: Any) -> No
 
 
 async def test_longest_key(journal: Journal) -> None:
-    """The longest key is taken by every call, also as that of a retry, which is longer."""
+    """The longest key is accepted by every call, also as that of a retry, which is longer."""
     key = "k" * 510 + "#9"
     await journal.add([BatchItem(key, "p", "docs")])
     await let_refuse(journal, key)

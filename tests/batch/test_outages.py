@@ -128,10 +128,10 @@ async def test_the_next_create_beside_an_unknown_item(file_journal: Journal) -> 
         await service.creates(2)
         await asyncio.sleep(10)
         assert (batch.stats().next_create, batch.stats().paused_by) == (0.0, None)
-        assert [result.item.key for result in await taken(batch)] == ["k1", "k2"]
+        assert [result.item.key for result in await results_of(batch)] == ["k1", "k2"]
 
 
-async def taken(batch: Batch) -> list[BatchResult]:
+async def results_of(batch: Batch) -> list[BatchResult]:
     return [result async for result in batch]
 
 
@@ -139,7 +139,7 @@ async def test_an_outage_is_told(file_journal: Journal, caplog: pytest.LogCaptur
     """The stats tell what holds the creates back all the time, and one warning does so once."""
     service = Service(lambda _, __, now: gateway(503, 30.0) if now < 300 else None)
     async with run_batch(service.session, items(30), journal=file_journal, max_active=1, unknown_for=0.0) as batch:
-        reading = asyncio.ensure_future(taken(batch))
+        reading = asyncio.ensure_future(results_of(batch))
         reasons = []
         for _ in range(20):
             await asyncio.sleep(10)

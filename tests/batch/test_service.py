@@ -40,7 +40,7 @@ async def begin(journal: Journal, session: AgentJobsSession, **how: Any) -> None
         pass
 
 
-async def refusal(journal: Journal, session: AgentJobsSession) -> str:
+async def refused(journal: Journal, session: AgentJobsSession) -> str:
     with pytest.raises(InvalidInputError) as caught:
         await begin(journal, session)
     return str(caught.value)
@@ -62,8 +62,8 @@ async def test_a_trial_sends_nothing_to_a_service(journal: Journal, emulator: Em
     await journal.add(items(1))
     async with emulator.session(project_id="docs") as trial:
         await begin(journal, trial)
-    assert "the journal belongs to an emulator, not to http" in await refusal(journal, session_of(emulator.base_url))
-    assert "the journal belongs to an emulator, not to https" in await refusal(journal, session_of(HOST))
+    assert "the journal belongs to an emulator, not to http" in await refused(journal, session_of(emulator.base_url))
+    assert "the journal belongs to an emulator, not to https" in await refused(journal, session_of(HOST))
     async with Emulator(script=JobScript(duration=0.1), speed=20) as later, later.session() as session:
         assert [str(result.outcome) for result in await run(session, (), journal)] == ["completed"]
     assert emulator.requests == ()
@@ -72,7 +72,7 @@ async def test_a_trial_sends_nothing_to_a_service(journal: Journal, emulator: Em
 async def test_a_service_whose_journal_an_emulator_gets(journal: Journal, emulator: Emulator) -> None:
     """An emulator does not send what a service was to do."""
     await begin(journal, session_of(HOST))
-    assert "belongs to https://api.example.com, not to an emulator" in await refusal(journal, emulator.session())
+    assert "belongs to https://api.example.com, not to an emulator" in await refused(journal, emulator.session())
 
 
 async def test_spellings_of_one_service(journal: Journal) -> None:
@@ -87,9 +87,9 @@ async def test_spellings_of_one_service(journal: Journal) -> None:
 async def test_other_paths_are_another_service(journal: Journal) -> None:
     """Another base path or path template may lead to other jobs, so that it is refused, and named."""
     await begin(journal, session_of(HOST))
-    assert "not to https://api.example.com/own," in await refusal(journal, session_of(f"{HOST}/own"))
+    assert "not to https://api.example.com/own," in await refused(journal, session_of(f"{HOST}/own"))
     other = session_of(HOST, get_path="/v3/job/{job_id}")
-    assert "/v3/job/{job_id}" in await refusal(journal, other)
+    assert "/v3/job/{job_id}" in await refused(journal, other)
 
 
 async def test_another_port_of_loopback(journal: Journal, caplog: pytest.LogCaptureFixture) -> None:
@@ -101,13 +101,13 @@ async def test_another_port_of_loopback(journal: Journal, caplog: pytest.LogCapt
     assert caplog.messages == [
         "the journal was begun with http://127.0.0.1:8001, and continues with http://127.0.0.1:8002, at another port"
     ]
-    assert "not to http://localhost:8001" in await refusal(journal, session_of("http://localhost:8001"))
+    assert "not to http://localhost:8001" in await refused(journal, session_of("http://localhost:8001"))
 
 
 async def test_another_port_elsewhere(journal: Journal) -> None:
     """Two ports of another host are two services."""
     await begin(journal, session_of(f"{HOST}:8001"))
-    assert f"not to {HOST}:8002" in await refusal(journal, session_of(f"{HOST}:8002"))
+    assert f"not to {HOST}:8002" in await refused(journal, session_of(f"{HOST}:8002"))
 
 
 async def test_another_service_that_is_meant(journal: Journal) -> None:
@@ -117,7 +117,7 @@ async def test_another_service_that_is_meant(journal: Journal) -> None:
         async with session_of(f"{HOST}/new") as session, opened(session, journal, other_service=True):
             pass
     await begin(journal, session_of(f"{HOST}/new"))
-    assert f"belongs to {HOST}/new, not to {HOST}," in await refusal(journal, session_of(HOST))
+    assert f"belongs to {HOST}/new, not to {HOST}," in await refused(journal, session_of(HOST))
     async with session_of(HOST) as session:
         for opened in OPENED:
             with pytest.raises(InvalidInputError, match="other_service must be"):
@@ -139,7 +139,7 @@ async def test_a_key_in_the_address(journal: Journal) -> None:
         await journal._store.service()
         == f"{HOST}/*** /v2/agent/{{project_id}}/job /v2/agent/{{project_id}}/job/{{job_id}}"
     )
-    assert KEY not in await refusal(journal, session_of(f"{HOST}/{KEY}/own"))
+    assert KEY not in await refused(journal, session_of(f"{HOST}/{KEY}/own"))
     await begin(journal, AgentJobsSession(f"{HOST}/another-key-01234567", "another-key-01234567"))
 
 

@@ -94,7 +94,7 @@ async def test_slots_of_a_run_that_is_left() -> None:
     assert (slots.free("a"), slots.next_free_at("a")) == (1, None)
 
 
-async def taken(slots: Slots, names: str) -> str:
+async def order_of(slots: Slots, names: str) -> str:
     """Let items of these projects wait in this order; return their projects in the order in which they got a slot."""
     order = []
 
@@ -110,7 +110,7 @@ async def taken(slots: Slots, names: str) -> str:
 
 async def test_projects_by_turns() -> None:
     """Slots go to the projects by turns, however many items of one wait; the first one is free."""
-    assert await taken(Slots(1), "aaaabbc") == "aabcaba"
+    assert await order_of(Slots(1), "aaaabbc") == "aabcaba"
 
 
 async def test_a_project_whose_slots_are_kept() -> None:
@@ -118,7 +118,7 @@ async def test_a_project_whose_slots_are_kept() -> None:
     slots = Slots(4)
     for _ in range(4):
         slots.keep("a", 100)
-    assert await taken(slots, "aabb") == "bbaa"
+    assert await order_of(slots, "aabb") == "bbaa"
 
 
 @pytest.mark.parametrize(("count", "left"), [(1, 1), (2, 1), (5, 3)])

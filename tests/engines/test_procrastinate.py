@@ -143,7 +143,7 @@ async def test_the_same_chunk_twice_at_once(journal: Journal, database: str) -> 
 
 
 async def test_what_has_not_ended_is_run_again(journal: Journal, database: str) -> None:
-    """A chunk with an item whose time ran out goes back to the queue, and is taken up again."""
+    """A chunk with an item whose time ran out goes back to the queue, and is run again."""
     session = FakeSession()
     session.ends = {"p0": TIME_RAN_OUT, "p1": TIME_RAN_OUT}
     await submit(items(2), journal=journal)
@@ -332,7 +332,7 @@ async def test_a_queue_that_fails_for_a_moment(journal: Journal, monkeypatch: py
 
 
 async def test_a_journal_that_fails_for_a_moment(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A chunk whose journal could not be read goes back to the queue, and is taken up again."""
+    """A chunk whose journal could not be read goes back to the queue, and is run again."""
     errors: list[Exception] = [JournalError("no answer", "io")]
     monkeypatch.setattr(BatchWorker, "run", failing_once(errors, BatchWorker.run))
     session = FakeSession()

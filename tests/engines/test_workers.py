@@ -136,7 +136,7 @@ async def test_a_worker_that_stalls(database: str) -> None:
 
 
 async def _stopped(worker: Worker) -> None:
-    """Stop a worker until the others have taken it for dead."""
+    """Stop a worker until it counts as dead for the others."""
 
     async def forgotten() -> bool:
         await worker.record_silence()

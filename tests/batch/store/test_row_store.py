@@ -337,7 +337,7 @@ def lose_answers(monkeypatch: pytest.MonkeyPatch, journal: Journal) -> None:
 
 
 async def test_a_claim_whose_answer_is_lost(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A claim whose answer was lost is taken back by its owner, even when its row became unknown meanwhile."""
+    """A claim whose answer was lost is released by its owner, even when its row became unknown meanwhile."""
     await journal.add(items(3))
     for key in ("k0", "k1"):
         await journal._store.record_sending_as_unknown()
@@ -354,7 +354,7 @@ async def test_a_claim_whose_answer_is_lost(journal: Journal, monkeypatch: pytes
 
 
 async def test_a_claim_that_is_repeated_later(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A claim that is executed once more after it was taken back is taken back again: nobody would send it."""
+    """A claim that is executed once more after it was released is released again: nobody would send it."""
     store = journal._store
     await journal.add(items(1))
     asked: list[Any] = []
