@@ -9,9 +9,11 @@
 #   _polling           when to ask, whom to notify; knows no HTTP
 #   tracker session    JobTracker; AgentJobsSession, which joins _http and _polling
 #   batch              run_batch, Journal; batch/_store holds the rows                 (SQLAlchemy)
+#   durable            DurableJobs: single jobs on a batch's rows
 #   engines            the same batch on many machines                                 (Procrastinate)
 #   web                HTTP answers, events, draining at a signal
-#   testing            the emulator of the service
+#   report             a journal as a page and other files; report/live the live page  (jinja2, aiohttp's server)
+#   testing            the emulator of the service                                     (aiohttp's server)
 #   tracing prometheus hooks for OpenTelemetry and for Prometheus
 #   cli                the command line                                                (click, rich)
 """Create background agent jobs over HTTP and await them, one or a hundred thousand, from one event loop."""
