@@ -71,6 +71,8 @@ RUN_PAGE: Final = "\n".join(
 )
 """What the pages of `run` and `resume` end with."""
 WAIT_PAGE: Final = f"{_JSON_LINES.format(created='')}\n{ALL_COMPLETED}"
+_READ_FILES: Final = {"file": "the input", "key_file": "the file of the API key"}
+"""What an option names that is read."""
 
 
 def command(name: str, page: str, example: str) -> Callable[[Callable[..., int]], click.Command]:
@@ -86,9 +88,9 @@ def command(name: str, page: str, example: str) -> Callable[[Callable[..., int]]
 
 class _Command(click.Command):
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; no file that an option names to be written is the journal, or the input that is read."""
+        """Run the command; no file that an option names to be written is the journal, or one that is read."""
         journal = ctx.params.get("location") or ctx.params.get("journal")
-        read = ctx.params.get("file")
+        read = {what: ctx.params[name] for name, what in _READ_FILES.items() if ctx.params.get(name) is not None}
         for parameter in self.params:
             file = ctx.params.get(parameter.name or "")
             if parameter.type is WRITTEN_FILE and file is not None:

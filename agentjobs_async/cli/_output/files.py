@@ -4,7 +4,7 @@ import os
 import secrets
 import stat
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, TextIO
@@ -15,24 +15,25 @@ from agentjobs_async._text import one_line
 _ANY_MODE: Final = 0o666  # of a new file, before the umask
 
 
-def check_file(option: str, file: str, journal: Iterable[str], read: str | None = None) -> None:
+def check_file(option: str, file: str, journal: Iterable[str], read: Mapping[str, str]) -> None:
     """Raise the error of a file that can't be written or must not be, before anything is opened.
 
     Args:
         option: The option that names it.
         file: Its path; it need not exist.
         journal: The paths of the journal's files, which need not exist either.
-        read: The path of the input; `-` is standard input; `None` for none.
+        read: The paths of the files that the command reads, by what they are; `-` is standard input.
 
     Raises:
-        InvalidInputError: It is one of the journal's files or the input, whatever its path; or it is a directory, or in
-            none that exists.
+        InvalidInputError: It is one of the journal's files or one that is read, whatever its path; or it is a
+            directory, or in none that exists.
     """
     name = f"{option}: {one_line(file, 200)}"
     if any(_is_same(file, each) for each in journal):
         raise InvalidInputError(f"{name} is the journal, and would be lost: name another file")
-    if read is not None and _would_replace(file, read):
-        raise InvalidInputError(f"{name} is the input, and would be lost: name another file")
+    for what, other in read.items():
+        if _would_replace(file, other):
+            raise InvalidInputError(f"{name} is {what}, and would be lost: name another file")
     if Path(file).is_dir() or not Path(os.path.realpath(file)).parent.is_dir():
         raise InvalidInputError(f"{name} is no file in a directory that exists")
 

@@ -75,6 +75,10 @@ def test_never_the_input(folder: Path, service: EmulatorThread, capsys: Captured
     assert failures(lambda path: check("prompts", path), *paths) == {}
     assert failures(lambda read: check(read, "prompts"), "link", "hard") == {}
     assert failures(lambda read: check(read, "link", "prompts"), "-", "/dev/stdin") == {}
+    (folder / "key").write_text("secret-key")
+    assert main(["run", "one", "two", "--key-file", "key", "--report", "../" + folder.name + "/key"]) == 2
+    assert "is the file of the API key, and would be lost" in capsys.readouterr().err
+    assert (folder / "key").read_text() == "secret-key"
     assert service.emulator.requests == requests
     assert main(["run", "--file", "prompts", "--report", "other.csv"]) == 0
     assert capsys.readouterr().err.endswith("The report is in other.csv.\n")
