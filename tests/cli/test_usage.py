@@ -24,7 +24,7 @@ WRONG = {
     "run": "there is no prompt",
     "run --file empty": "--file: empty has no prompt",
     "run --file missing": "missing can't be read: No such file",
-    "run --file binary": "binary is not UTF-8 at line 1: use --encoding cp1252",
+    "run --file binary": 'binary is not UTF-8 at line 1, which reads "abÿ" in cp1252: use --encoding cp1252',
     "run --file wide": "wide is not UTF-8 at line 1: use --encoding utf-16-le",
     "run --file binary --encoding rot13": "'--encoding': rot13 is no encoding of text",
     "plan --file pages.csv --prompt {title} --delimiter ;;": "'--delimiter': ;; is no delimiter",

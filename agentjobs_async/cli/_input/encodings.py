@@ -16,7 +16,7 @@ _BYTE_ORDER_MARKS: Final = {  # that of UTF-32 first: it begins as that of UTF-1
     codecs.BOM_UTF16_BE: "utf-16",
 }
 _NULS_OF_UTF_16: Final = 1 / 4  # of its bytes at least: a half if all is ASCII; a text that has a stray NUL has fewer
-_OF_ONE_BYTE: Final = ("cp1252", "cp850")
+OF_ONE_BYTE: Final = ("cp1252", "cp850")
 """The encodings of Windows, which does not use some bytes, and of DOS, where these are letters."""
 
 
@@ -80,4 +80,4 @@ def _candidates(data: bytes) -> Sequence[str]:
             return []
         return ["utf-16-le" if data[1::2].count(0) > data[::2].count(0) else "utf-16-be"]
     is_partly_utf_8 = not data.decode("utf-8", "ignore").isascii()
-    return ["utf-8"] if is_partly_utf_8 else ["utf-8", *_OF_ONE_BYTE]
+    return ["utf-8"] if is_partly_utf_8 else ["utf-8", *OF_ONE_BYTE]

@@ -14,7 +14,7 @@ from attrs import frozen
 
 from agentjobs_async import InvalidInputError
 from agentjobs_async._text import one_line
-from agentjobs_async.cli._input.encodings import LINE_END, decoded, likely_encoding, undecodable_line
+from agentjobs_async.cli._input.encodings import LINE_END, OF_ONE_BYTE, decoded, likely_encoding, undecodable_line
 from agentjobs_async.cli._input.tables import USUAL, Table, option_of
 
 FORMATS: Final = ("lines", "jsonl", "csv")
@@ -129,6 +129,9 @@ def _wrong_encoding(name: str, data: bytes, encoding: str | None) -> _Misreading
     words, right = f"is not {encoding or 'UTF-8'} at line {line}", likely_encoding(data)
     if right is None:
         raise InvalidInputError(f"{name} {words}: name its encoding by --encoding, or save it as UTF-8")
+    if right in OF_ONE_BYTE:  # text of another alphabet is no less valid in these: a person sees whether it reads right
+        read = LINE_END.split(decoded(data, right))[line - 1]
+        words = f'{words}, which reads "{one_line(read, _SHOWN)}" in {right}'
     return _Misreading(words, right, f"--encoding {right}")
 
 

@@ -111,12 +111,13 @@ def further(records: list[Record], lines: int) -> list[Record]:
     return [evolve(record, position=f"line {int(record.position[5:]) + lines}") for record in records]
 
 
+IN_CP1252 = 'which reads "7;"Größe ""L""";"eins;" in cp1252'
 ONE_COLUMN = 'has no column "id", but one column "id;title;body"'
 SAVED = {
     "Excel, CSV": (
         "a.csv",
         spreadsheet("cp1252", ";"),
-        f"is not UTF-8 at line 2, and {ONE_COLUMN}: use --encoding cp1252 --delimiter ';'",
+        f"is not UTF-8 at line 2, {IN_CP1252}, and {ONE_COLUMN}: use --encoding cp1252 --delimiter ';'",
         Reading(delimiter=";", encoding="cp1252"),
     ),
     "Excel, CSV UTF-8": (
@@ -140,7 +141,7 @@ SAVED = {
     "LibreOffice, Windows-1252 with commas": (
         "a.csv",
         spreadsheet("cp1252", ","),
-        "is not UTF-8 at line 2: use --encoding cp1252",
+        f"is not UTF-8 at line 2, {IN_CP1252}: use --encoding cp1252".replace(";", ",", 2),
         Reading(encoding="cp1252"),
     ),
     "UTF-16 without a mark": (
@@ -182,6 +183,13 @@ def test_the_line_that_names_the_delimiter(line: str, encoding: str, tmp_path: P
         read_records(str(tmp_path / "b.csv"), Reading(), ["id"])
 
 
+def test_another_alphabet(tmp_path: Path) -> None:
+    """A text of one byte for each letter shows a person whether the encoding that is named is right."""
+    (file := tmp_path / "a").write_bytes("Стр. 7\n".encode("cp1251"))
+    with pytest.raises(InvalidInputError, match=r'which reads "Ñòð\. 7" in cp1252: use'):
+        read_records(str(file), Reading())
+
+
 def test_a_wrong_option(tmp_path: Path) -> None:
     """An option that does not fit the file is answered by the one that does; what nothing shows is not guessed."""
     mixed = "id,title\n1,Größe\n2,".encode() + b"\xfc\n"
@@ -210,7 +218,7 @@ def test_any_text_in_its_encoding(tmp_path: Path) -> None:
     """Plain prompts and JSON Lines are read in the encoding that is named; in a wrong one they are refused."""
     for name, text in (("a", "Größe\n"), ("a.jsonl", '{"prompt": "Größe"}\n')):
         (file := tmp_path / name).write_text(text, encoding="cp1252")
-        with pytest.raises(InvalidInputError, match=r"is not UTF-8 at line 1: use --encoding cp1252$"):
+        with pytest.raises(InvalidInputError, match=r"line 1, which reads .*Größe.* in cp1252: use --encoding cp1252$"):
             read_records(str(file), Reading())
         (record,) = read_records(str(file), Reading(encoding="cp1252"))
         assert record.fields in ("Größe", {"prompt": "Größe"})
