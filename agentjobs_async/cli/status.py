@@ -69,23 +69,20 @@ async def _show(context: Context, given: str, where: Where, *, as_json: bool, is
     """Write how many items of the journal are in which state, then those that `where` names."""
     screen = context.screen
     async with Journal.open(given, read_only=True) as journal:
-        # Before the counts: what ends in between leaves no work without a process.
-        workers = await owners_of(journal)
-        is_live = journal.moved_to is None and is_at_work(workers)
+        workers = await owners_of(journal)  # before the counts: what ends in between leaves no work without a process
         counts = await journal.counts()
         found = None if is_summary else await _found(journal, where)
-        if not as_json:
-            await _show_head(screen, journal, counts, workers, is_live=is_live)
-        elif is_summary:
-            screen.json_lines([_as_json(counts)])
+        if as_json:
+            screen.json_lines([_as_json(counts)] if found is None else map(document, found.rows))
+        else:
+            await _show_head(screen, journal, counts, workers)
+            _show_table(screen, found, where)
         if found is not None:
-            _show_found(screen, found, where, _location(journal, given), as_json=as_json)
-        if not as_json and counts[State.PLANNED] and (rate := (await journal.limits()).create_rate) is not None:
-            screen.notice(rate_notice(rate))
+            _show_more(screen, found, _location(journal, given))
         if journal.moved_to is not None:
             screen.notice(f"This journal was moved to {journal.moved_to}, and can only be read.")
-        elif not as_json and not is_live:
-            await _show_ways_on(context, journal, _location(journal, given), counts)
+        elif not as_json:
+            await _show_what_is_next(context, journal, _location(journal, given), counts, workers)
     return exit_code(outcomes_of(counts))
 
 
@@ -95,20 +92,30 @@ def _location(journal: Journal, given: str) -> str:
 
 
 async def _show_head(
-    screen: Screen,
-    journal: Journal,
-    counts: Mapping[State, int],
-    workers: Sequence[OwnerState] | None,
-    *,
-    is_live: bool,
+    screen: Screen, journal: Journal, counts: Mapping[State, int], workers: Sequence[OwnerState] | None
 ) -> None:
     """Write the counts; while a process works on open items, also when they end, and the workers."""
-    if not is_live or not open_in(counts):
+    if journal.moved_to is None and is_at_work(workers) and open_in(counts):
+        for line in head_lines(await _view_of(journal, counts), screen.columns):
+            screen.line(*line)
+        _show_workers(screen, workers or ())
+    else:
         screen.line(tally(counts))
-        return
-    for line in head_lines(await _view_of(journal, counts), screen.columns):
-        screen.line(*line)
-    _show_workers(screen, workers or ())
+
+
+async def _show_what_is_next(
+    context: Context,
+    journal: Journal,
+    location: str,
+    counts: Mapping[State, int],
+    workers: Sequence[OwnerState] | None,
+) -> None:
+    """Show what the rate allows while items are planned; and where no process is at work, what goes on with them."""
+    rate = (await journal.limits()).create_rate
+    if counts[State.PLANNED] and rate is not None:
+        context.screen.notice(rate_notice(rate))
+    if not is_at_work(workers):
+        await _show_ways_on(context, journal, location, counts)
 
 
 async def _show_ways_on(context: Context, journal: Journal, location: str, counts: Mapping[State, int]) -> None:
@@ -151,14 +158,18 @@ async def _found(journal: Journal, where: Where) -> _Found:
     return _Found(rows, await journal._store.count(where))
 
 
-def _show_found(screen: Screen, found: _Found, where: Where, location: str, *, as_json: bool) -> None:
-    """Write the items, and if they are not all, how many there are and what writes all."""
-    if as_json:
-        screen.json_lines(map(document, found.rows))
-    elif found.rows:
+def _show_table(screen: Screen, found: _Found | None, where: Where) -> None:
+    """Write the items that were looked for, as a table."""
+    if found is None:
+        return
+    if found.rows:
         show_items(screen, list(map(shown_row, found.rows)))
     elif where != Where():
         screen.notice("No item meets the filters.")
+
+
+def _show_more(screen: Screen, found: _Found, location: str) -> None:
+    """Show, if not all items are shown, how many there are and what writes all."""
     if found.number > len(found.rows):
         screen.notice(f"{len(found.rows):,} of {found.number:,} are shown; all items are written by:")
         screen.command(f"  {export_command(location)}")

@@ -81,7 +81,7 @@ def read_records(file: str, reading: Reading, wanted: Collection[str] = ()) -> l
     Raises:
         InvalidInputError: It can't be read so; the message names the encoding and the delimiter with which it can.
     """
-    name, data = _name(file), read_bytes(file)
+    name, data = _name(file), _read_bytes(file)
     wrong_encoding = _wrong_encoding(name, data, reading.encoding)
     encoding = reading.encoding or "utf-8" if wrong_encoding is None else wrong_encoding.right
     text = decoded(data, encoding)
@@ -96,7 +96,7 @@ def read_records(file: str, reading: Reading, wanted: Collection[str] = ()) -> l
     return records_of(name, text, form, reading.delimiter)
 
 
-def read_bytes(file: str) -> bytes:
+def _read_bytes(file: str) -> bytes:
     """Return what is in a file; `-` is standard input.
 
     Raises:
