@@ -2,7 +2,7 @@
 
 - `world`: one clock, the loops of all processes, threads, disks and kills; `network`: connections in memory.
 - `service`: the service over aiohttp's own server, which knows which agents were started.
-- `program`: what programs do over the public face; `ledger`: what they are, and what they are told.
-- `referee`: whether promises were kept.
+- `programs`: what programs do over the public face; `ledger`: what they are, and what they are told.
+- `referee`: whether promises were kept; `rules`: each promise on its own.
 - `cases`: a world from a seed, run and shrunk; `found`: what failed once; `search`: the command.
 """

@@ -17,7 +17,8 @@ from unittest.mock import patch
 from attrs import evolve, frozen
 
 from tests.simulation.ledger import KEY, WAYS, Batch, Calls, Durable, Ledger, Program
-from tests.simulation.program import Run
+from tests.simulation.programs.main import main
+from tests.simulation.programs.run import Run
 from tests.simulation.referee import broken_promises
 from tests.simulation.service import DOCUMENTS, Service
 from tests.simulation.world import Fault, Process, ViolationError, World, replaced
@@ -71,10 +72,10 @@ def _judged(case: Case, folder: Path) -> Result:
     service, ledger = Service(world, KEY), Ledger()
 
     def started(program: Program) -> Process:
-        def main(process: Process) -> Coroutine[Any, Any, None]:
-            return Run(world, service, ledger, program, folder).main(process)
+        def start(process: Process) -> Coroutine[Any, Any, None]:
+            return main(Run(world, service, ledger, program, folder, process))
 
-        return Process(world, program.name, main)
+        return Process(world, program.name, start)
 
     with replaced(world):
         processes = [started(one) for one in case.programs]

@@ -1,32 +1,23 @@
-"""What was broken by polls and waits."""
+"""What was broken by polls."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
 from math import inf
 from typing import Final
 
 from agentjobs_async import (
-    AgentJobsError,
-    AuthError,
-    NotFoundError,
-    ProtocolError,
-    RejectedError,
-    SessionClosedError,
     WaitTimeoutError,
 )
-from tests.simulation.ledger import Batch, Calls, Ledger, Program, Wait
-from tests.simulation.service import DOCUMENTS, Request, Service
+from tests.simulation.ledger import Batch, Calls, Ledger, Program
+from tests.simulation.rules.requests import SLACK, TRANSIENT, may_be_unread, most_at_once
+from tests.simulation.service import Request, Service
 from tests.simulation.world import World
 
-SLACK: Final = 0.02  # s, for what a network takes
 _MAX_RETRY_AFTER: Final = 60.0  # s, `max_retry_after`
 _LONGEST_BACKOFF: Final = 60.0  # s, of a project whose polls are refused without a Retry-After
 _LONGEST_RELEASE: Final = 10.0  # s, over which the polls that a server held back are spread
 _LONGEST_DELAY: Final = 9.9  # s, of the default policy
-_ANSWER_GRACE: Final = 60.0  # s
-_NOT_FOUND_GRACE: Final = 30.0  # s
-_TRANSIENT: Final = {408, 425, 429, 500, 502, 503, 504}
 
 
 def broken_by_polls(
@@ -36,14 +27,12 @@ def broken_by_polls(
     ledger: Ledger,
     programs: tuple[Program, ...],
 ) -> Iterator[str]:
-    """Yield what polls and waits broke, one sentence each; `polls` has those of each sender and job in their order."""
+    """Yield what polls broke, one sentence each; `polls` has those of each sender and job in their order."""
     yield from _one_at_a_time(world, polls, ledger)
     yield from _paces(world, polls, ledger, programs)
     yield from _retry_afters(world, service.requests, ledger)
     yield from _unseen(world, service, polls, ledger, programs)
     yield from _budgets(world, polls, ledger, programs)
-    for wait in [one for one in ledger.waits if one.ended < inf]:  # the processes of the others were killed
-        yield from _wait(world, service, wait, polls[wait.sender, wait.job_id], ledger)
 
 
 def _one_at_a_time(world: World, polls: dict[tuple[str, str], list[Request]], ledger: Ledger) -> Iterator[str]:
@@ -130,18 +119,13 @@ def _is_binding(world: World, one: Request, ledger: Ledger) -> bool:
     """Return whether the Retry-After of an answer counts for what its sender sends next."""
     if one.retry_after is None or one.is_cut:
         return False
-    if _may_be_unread(world, one):
+    if may_be_unread(world, one):
         return False
     if one.kind == "create":
         return one.status == 429
     if one.is_good:
         return not (one.is_end or one.sender in ledger.own_get_job)  # whose `get_job` returns the job alone
-    return one.status in _TRANSIENT  # others may end the wait, and a new one is its caller's
-
-
-def _may_be_unread(world: World, one: Request) -> bool:
-    """Return whether its sender stood still meanwhile, and may have found the answer and its own time-out at once."""
-    return world.stalled(one.left, one.heard)
+    return one.status in TRANSIENT  # others may end the wait, and a new one is its caller's
 
 
 def _held_for(one: Request) -> float:
@@ -170,7 +154,7 @@ def _unseen(
     for (sender, job_id), found in polls.items():
         held_back[sender] += [one for one in found if _may_be_held_for(one)]
         # An answer of another kind may end a wait; its caller begins the next one when it likes.
-        moments[sender, job_id] += [(one.left, one.heard, one.is_good or one.status in _TRANSIENT) for one in found]
+        moments[sender, job_id] += [(one.left, one.heard, one.is_good or one.status in TRANSIENT) for one in found]
     for wait in ledger.waits:
         if isinstance(wait.error, WaitTimeoutError) and wait.way != "run":
             moments[wait.sender, wait.job_id] += [(wait.begun, wait.begun, True), (wait.ended, wait.ended, False)]
@@ -257,63 +241,3 @@ def _budgets(
             for first, last in zip(begun, begun[count - 1 :], strict=False):
                 if last - first < 10.0 - SLACK:
                     yield f"P18: {sender} begins {count} polls in {last - first:g} s"
-
-
-def most_at_once(spans: Iterable[tuple[float, float]]) -> int:
-    most = now = 0
-    spans = [(begin, end) for begin, end in spans if end > begin]
-    for _, change in sorted([(begin, 1) for begin, _ in spans] + [(end, -1) for _, end in spans]):
-        now += change
-        most = max(most, now)
-    return most
-
-
-def _wait(world: World, service: Service, wait: Wait, polls: list[Request], ledger: Ledger) -> Iterator[str]:
-    """P4, P7 and P14: a wait ends in time, with the job that was seen to end, and with an error only for a cause."""
-    late = wait.ended - wait.begun - wait.timeout
-    is_slow = wait.way == "updates" and any(fault.where == "call" for fault in world.happened)  # the reader itself
-    if late > 0.25 and not is_slow and not world.stalled(wait.begun, wait.ended):
-        yield f"P7: {wait} ended {late:g} s late"
-    read = [one for one in polls if one.is_good and not one.is_cut and not _may_be_unread(world, one)]
-    seen = [one for one in read if wait.begun < one.heard <= wait.ended]
-    if isinstance(wait.error, WaitTimeoutError):
-        if any(one.is_end and one.heard < wait.begun + wait.timeout - 1e-3 for one in seen):
-            yield f"P7: {wait} timed out, with the end in hand"
-        if late < -1e-3:
-            yield f"P4: {wait} timed out {-late:g} s early"
-    elif wait.error is None:
-        yield from _wrong_job(wait, service)
-    elif isinstance(wait.error, SessionClosedError):
-        if wait.sender not in ledger.closed:
-            yield f"P17: {wait} ended as closed, though nothing was closed"
-    elif isinstance(wait.error, AgentJobsError) and wait.error.outcome is None:  # else it is that of a create
-        first = min(one.begun for one in ledger.waits if (one.owner, one.job_id) == (wait.owner, wait.job_id))
-        missing = [one for one in polls if one.status != 404 or one.heard > first + _NOT_FOUND_GRACE - SLACK]
-        yield from _error(wait, wait.error, seen, [one for one in missing if one.heard >= wait.begun])
-
-
-def _wrong_job(wait: Wait, service: Service) -> Iterator[str]:
-    end = service.jobs[wait.job_id].end
-    if wait.job is None or (wait.job.id, wait.job.status) != (wait.job_id, end):
-        yield f"P7, P12: {wait} gave no job of its own that ended as {end}"
-
-
-def _error(wait: Wait, error: AgentJobsError, seen: list[Request], polls: list[Request]) -> Iterator[str]:
-    if not any(_is_cause(one, error) for one in polls):
-        yield f"P4: {wait} ended with an error, without a cause"
-    elif seen and wait.ended - max(one.heard for one in seen) < _ANSWER_GRACE - SLACK:
-        yield f"P4: {wait} ended with an error too soon after the job was seen"
-
-
-def _is_cause(poll: Request, error: AgentJobsError) -> bool:
-    """Return whether what a poll was answered may end a wait with this error."""
-    match error:
-        case AuthError():
-            return poll.status in {401, 403}
-        case NotFoundError():
-            return poll.status in {404, 410}
-        case RejectedError():
-            return 300 <= poll.status < 500 and poll.status not in _TRANSIENT
-        case ProtocolError():
-            return poll.fault in {*DOCUMENTS, "maintenance"}
-    return False

@@ -1,0 +1,126 @@
+"""Jobs that are created and waited for one by one, in each of the ways there are."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AsyncExitStack, suppress
+from typing import Any
+
+from attrs import frozen
+
+from agentjobs_async import (
+    AgentJob,
+    AgentJobsSession,
+    JobRef,
+    JobTracker,
+    SessionClosedError,
+    WaitTimeoutError,
+    wait_for_job,
+)
+from tests.simulation.ledger import PROJECTS, Calls, Create, Wait
+from tests.simulation.programs.run import CALL, Run, together
+
+
+@frozen
+class CallsWork:
+    """What a process does for `calls`, by one session."""
+
+    run: Run
+    calls: Calls
+    session: AgentJobsSession
+    sender: str
+    prefix: str
+
+    async def do(self) -> None:
+        """Create and wait for all jobs."""
+        self.run.ledger.independent_creates.add(self.sender)
+        if self.calls.way in {"free", "tracker"}:
+            self.run.ledger.own_get_job.add(self.sender)
+        async with AsyncExitStack() as stack:
+            tracker: Any = self.session
+            if self.calls.way == "tracker":
+                tracker = await stack.enter_async_context(JobTracker(self._get_job, policy=self.run.policy()))
+            works = [self.run.cancellable(self._call(tracker, number)) for number in range(self.calls.count)]
+            await together(works)
+            if tracker is not self.session:
+                self.run.check_stats(tracker)
+
+    async def _get_job(self, ref: JobRef) -> AgentJob:
+        if CALL.get() is not None:
+            self.run.world.violate("P19: a poll of a tracker runs in a caller's context")
+        return await self.session.get_job(ref)
+
+    async def _call(self, tracker: Any, number: int) -> None:
+        await asyncio.sleep(number * self.calls.gap)
+        CALL.set(number)
+        prompt = f"{self.prefix}.{self.run.process.starts}-{number}"
+        project = PROJECTS[number % self.calls.projects]
+        begun = self.run.process.loop.name, self.sender, self.run.world.now
+        if self.calls.way == "run":
+            wait = Wait(*begun, self.calls.timeout, way="run")
+            self.run.ledger.waits.append(wait)
+            try:
+                with self.run.noted(wait):
+                    wait.job = await self.session.run_job(
+                        prompt, project_id=project, timeout=self.calls.timeout, on_update=self._on_update()
+                    )
+            finally:
+                wait.job_id = next(iter(self.run.service.agents.get(prompt, [])), "")
+            return
+        create = Create(*begun, self.calls.create_timeout, prompt=prompt)
+        self.run.ledger.creates.append(create)
+        with self.run.noted(create):
+            create.job = await self.session.create_job(
+                prompt, project_id=project, timeout=self.calls.create_timeout, label=prompt
+            )
+        if create.job is None:
+            return
+        ways = ("wait", "watch", "updates") if self.calls.way == "shared" else (self.calls.way,)
+        works = [self._wait(way, tracker, create.job) for way in ways]
+        await together([*works, self._notify(create.job)] if self.calls.notifies else works)
+
+    async def _notify(self, job: AgentJob) -> None:
+        await asyncio.sleep(7.0)
+        with suppress(SessionClosedError):
+            self.session.notify(job)
+
+    async def _wait(self, way: str, tracker: Any, job: AgentJob) -> None:
+        """Wait for a job; where the session remembers what it was asked, once more after a timeout."""
+        for _ in range(1 if way == "free" else 2):
+            begun = self.run.process.loop.name, self.sender, self.run.world.now
+            wait = Wait(*begun, self.calls.timeout, job_id=job.id, way=way)
+            self.run.ledger.waits.append(wait)
+            with self.run.noted(wait):
+                wait.job = await self._waited(way, tracker, job)
+            if not isinstance(wait.error, WaitTimeoutError):
+                return
+
+    async def _waited(self, way: str, tracker: Any, job: AgentJob) -> AgentJob | None:
+        timeout = self.calls.timeout
+        if way == "watch":
+            return await self.session.watch(job, timeout=timeout)
+        if way == "updates":
+            last = job
+            async with self.session.updates(job, timeout=timeout) as changes:
+                async for state in changes:
+                    last = state
+                    with suppress(ValueError):
+                        await self.run.misbehave_if_due()
+            return last
+        if way == "completed":
+            async with self.session.as_completed([job], timeout=timeout) as finished:
+                async for result in finished:
+                    return result.result()
+        if way == "free":
+            return await wait_for_job(job, get_job=self.session.get_job, policy=self.run.policy(), timeout=timeout)
+        found: AgentJob = await tracker.wait_for_job(job.ref, timeout=timeout, on_update=self._on_update())
+        return found
+
+    def _on_update(self) -> Callable[[AgentJob], None]:
+        call = CALL.get()
+
+        def on_update(_job: AgentJob) -> None:
+            if CALL.get() != call:
+                self.run.world.violate("P19: on_update does not run in the context in which its wait began")
+            self.run.raise_if_due()
+
+        return on_update

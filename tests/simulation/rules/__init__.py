@@ -1,0 +1,1 @@
+"""The rules of the referee: each module yields what was broken, one sentence each."""

@@ -1,0 +1,37 @@
+"""What several rules ask of a request, and of when it was sent."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from tests.simulation.service import Request
+from tests.simulation.world import World
+
+SLACK: Final = 0.02  # s, for what a network takes
+TRANSIENT: Final = {408, 425, 429, 500, 502, 503, 504}
+
+
+def is_unknown(create: Request) -> bool:
+    """Return whether its sender cannot know if a create has started an agent."""
+    return create.is_cut or not (create.is_good or is_refused(create))
+
+
+def is_refused(create: Request) -> bool:
+    return 300 <= create.status < 500 and create.status not in {303, 408}
+
+
+def is_skewed(world: World) -> bool:
+    return any(fault.what == "clock" for fault in world.happened)
+
+
+def may_be_unread(world: World, one: Request) -> bool:
+    """Return whether its sender stood still meanwhile, and may have found the answer and its own time-out at once."""
+    return world.stalled(one.left, one.heard)
+
+
+def most_at_once(spans: Iterable[tuple[float, float]]) -> int:
+    most = now = 0
+    spans = [(begin, end) for begin, end in spans if end > begin]
+    for _, change in sorted([(begin, 1) for begin, _ in spans] + [(end, -1) for _, end in spans]):
+        now += change
+        most = max(most, now)
+    return most
