@@ -1,6 +1,7 @@
 """The tests, in folders as the rooms of the package, and what they share.
 
 - `rows`: tables as one test, which names the rows that fail; `until`: waits for conditions; `ids`: made-up ids.
+- `checkout`: the root of the repository, and the mark of tests that a source distribution cannot run.
 - `http.tls`: a server that wants the certificates of its clients.
 - `polled`: get-job callables in memory, `REF`, `clock`, `every` and `never`; `past`: histories of polls.
 - `scripted`: a server that answers byte for byte; `held`: an emulator whose creates wait; `aged`: an old journal.

@@ -4,5 +4,6 @@
 - `service`: the service over aiohttp's own server, which knows which agents were started.
 - `programs`: what programs do over the public face; `ledger`: what they are, and what they are told.
 - `referee`: whether promises were kept; `rules`: each promise on its own.
+- `findings`: an issue for each broken promise that the nightly search found.
 - `cases`: a world from a seed, run and shrunk; `found`: what failed once; `search`: the command.
 """
