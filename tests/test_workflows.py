@@ -88,6 +88,15 @@ def test_publishing() -> None:
     assert jobs["ci"]["uses"] == "./.github/workflows/ci.yml"
 
 
+@pytest.mark.parametrize("name", ["defect", "feature"])
+def test_forms(name: str) -> None:
+    """Each form asks for something, and no two of its answers have one name."""
+    form = yaml.safe_load((ROOT / ".github" / "ISSUE_TEMPLATE" / f"{name}.yml").read_text(encoding="utf-8"))
+    names = [field["id"] for field in form["body"] if field["type"] != "markdown"]
+    assert sorted(set(names)) == sorted(names)
+    assert any(field.get("validations", {}).get("required") for field in form["body"])
+
+
 def test_every_extra_is_installed_alone() -> None:
     """The check of a release installs each extra of pyproject.toml alone, and the package without any."""
     done = in_script(f"with_extra() {{ echo \"[$3]\"; }}\nwith_each_extra '{sys.executable}' wheel")
