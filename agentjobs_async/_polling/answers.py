@@ -9,7 +9,7 @@ from agentjobs_async._polling.stats import Counters
 from agentjobs_async._polling.tracked import Tracked
 from agentjobs_async._polling.wait_state import Answer, StatusWarnings
 from agentjobs_async.errors import NotSentError, RateLimitedError, ResponseError
-from agentjobs_async.models import TERMINAL, AgentJob, JobStatus, ReadJob
+from agentjobs_async.models import TERMINAL, AgentJob, JobStatus, ReadJob, with_label
 from agentjobs_async.policy import PollPolicy
 
 if TYPE_CHECKING:  # loaded with the first hook
@@ -60,6 +60,7 @@ class Answers:
         If this raises, as a wait strategy may, only the waits of this job end. They end after a CancelledError, too:
         the job would never be polled again, and they would hang.
         """
+        answer = with_label(answer, tracked.label)  # a wait with a label may have begun while the poll was in flight
         try:
             result = self._result_of(tracked, answer, now, began)
         except BaseException as error:

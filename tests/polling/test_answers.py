@@ -72,6 +72,22 @@ async def test_labels_of_waits() -> None:
     assert [event.job.label for event in events if isinstance(event, WaitEnded) and event.job] == [*"aaac", None]
 
 
+async def test_a_label_that_comes_during_a_poll() -> None:
+    """A poll that was in flight when the first wait with a label began shows the job with that label."""
+    events: list[Any] = []
+
+    async def get_job(_ref: JobRef) -> AgentJob:
+        await asyncio.sleep(2)
+        return evolve(ACTIVE, status="completed")
+
+    async with JobTracker(get_job, hooks=[events.append]) as tracker:
+        unlabelled = tracker.watch(REF)
+        await asyncio.sleep(1)
+        labelled = tracker.watch(evolve(ACTIVE, label="a"))
+        assert [(await wait).label for wait in (unlabelled, labelled)] == ["a", "a"]
+    assert [(event.label, event.job.label) for event in events if isinstance(event, JobPolled)] == [("a", "a")]
+
+
 async def test_label_of_a_job_that_is_known() -> None:
     """A job that was known without a label has it once a wait comes with one, in states and errors."""
     states: list[AgentJob] = []
