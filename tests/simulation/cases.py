@@ -2,13 +2,16 @@
 
 import gc
 import logging
+import os
 import random
 import re
 import sys
 import tempfile
+import time
 import traceback
 import warnings
 from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
 from typing import Any, Final
@@ -16,11 +19,12 @@ from unittest.mock import patch
 
 from attrs import evolve, frozen
 
-from tests.simulation.ledger import KEY, WAYS, Batch, Calls, Durable, Ledger, Program
+from tests.simulation.ledger import WAYS, Batch, Calls, Durable, Ledger, Program
 from tests.simulation.programs.main import main
 from tests.simulation.programs.run import Run
 from tests.simulation.referee import broken_promises
 from tests.simulation.service import DOCUMENTS, Service
+from tests.simulation.sessions import with_sessions
 from tests.simulation.world import Fault, Process, ViolationError, World, replaced
 
 _SHOWN_EVENTS: Final = 40  # events of a failure
@@ -55,6 +59,7 @@ def run(case: Case) -> Result:
     with (
         patch.object(sys, "unraisablehook", lambda _: None),  # what was killed complains when it is collected
         warnings.catch_warnings(action="ignore"),
+        _zone_of(case.seed),
         tempfile.TemporaryDirectory(dir=shared if shared.is_dir() else None) as folder,
     ):
         logging.disable(logging.CRITICAL)
@@ -67,9 +72,18 @@ def run(case: Case) -> Result:
         return result
 
 
+@contextmanager
+def _zone_of(seed: int) -> Iterator[None]:
+    """Let the programs of a seed live in a time zone of its own."""
+    with patch.dict(os.environ, TZ=random.Random(f"{seed} zone").choice(("UTC0", "AAA-5:30", "BBB8"))):
+        time.tzset()
+        yield
+    time.tzset()
+
+
 def _judged(case: Case, folder: Path) -> Result:
     world = World(case.seed, case.faults)
-    service, ledger = Service(world, KEY), Ledger()
+    service, ledger = Service(world), Ledger()
 
     def started(program: Program) -> Process:
         def start(process: Process) -> Coroutine[Any, Any, None]:
@@ -123,6 +137,7 @@ def case_of(seed: int, most: int = 400) -> Case:
         for _ in range(draw.choice((2, 4, 8, 16))):
             at += draw.expovariate(1 / (40.0 * creates))
             faults.append(Fault("event", int(at) + 1, "kill", draw.choice(_DOWNTIMES)))
+    programs, faults = with_sessions(seed, programs, faults)
     unique = {(fault.where, fault.at): fault for fault in faults}
     return Case(seed, programs, tuple(unique.values()))
 

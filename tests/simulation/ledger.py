@@ -1,5 +1,6 @@
 """The programs of a world, and what their callers are told: the referee compares that with what the service knows."""
 
+import re
 from collections.abc import Iterator
 from math import inf
 from typing import Any, Final, Literal
@@ -7,10 +8,13 @@ from typing import Any, Final, Literal
 from attrs import define, field, frozen
 
 from agentjobs_async import AgentJob, AgentJobsError, CreateOutcome
+from agentjobs_async.telemetry import Event
 
 KEY: Final = "sk-simulated-4d7c1f0e9b"
 WAYS: Final = ("wait", "run", "watch", "updates", "completed", "free", "tracker", "shared")
 PROJECTS: Final = (None, "blog", "site")  # that of the session, and two others
+# Of a prompt: its program, the position of the activity, which start it was, and the number of the job.
+_NUMBERS: Final = re.compile(r"(?P<program>p\d+)-(?P<position>\d+)(\.(?P<starts>\d+)-|[/:])(?P<number>\d+)")
 
 
 class Activity:
@@ -99,6 +103,44 @@ class Durable(Activity):
         return (f"{prefix}:{number}" for number in range(self.count))
 
 
+LABELS: Final = ("own", "other", "none")
+LEARNING: Final = ("own", "shared", "few", "sum", "chain")
+
+
+@frozen
+class Sessions:
+    """What the sessions of a program have of their own: each activity has one, and another one at each start.
+
+    Attributes:
+        homes: Their default projects, by turns.
+        keys: How many API keys they have, by turns.
+        learning: Of which history they learn: their own, or that of the process; alone, or with another strategy.
+        labels: Which label the waits for one job are given, by turns: that of its create, another one, none.
+        label_gap: Seconds from one of these waits to the next.
+        has_other_hooks: Whether there is a hook that always raises, and one after it.
+    """
+
+    homes: tuple[str, ...] = ("docs",)
+    keys: int = 1
+    learning: str = "own"
+    labels: tuple[str, ...] = ("own",)
+    label_gap: float = 0.0
+    has_other_hooks: bool = False
+
+    def home(self, number: int, starts: int) -> str:
+        """Return the default project of the session of an activity after so many starts."""
+        return self.homes[(number + starts - 1) % len(self.homes)]
+
+    def key(self, number: int, starts: int) -> str:
+        """Return its API key: `KEY` is a part of each."""
+        return f"{KEY}-key-{(number + starts - 1) % self.keys}"
+
+    def named(self, project: str | None, number: int, starts: int) -> str | None:
+        """Return the project to name where the first start would name this one: another default changes no item."""
+        home = self.home(number, 1)
+        return project if project or home == self.home(number, starts) else home
+
+
 @frozen
 class Program:
     """One process.
@@ -114,6 +156,16 @@ class Program:
     in_flight: int
     per_second: float | None
     closes: Literal["", "drain", "close"] = ""
+    sessions: Sessions = Sessions()
+
+    def project_of(self, prompt: str) -> str | None:
+        """Return the project to which the job of a prompt belongs; `None` for a prompt that is none of this program."""
+        found = _NUMBERS.fullmatch(prompt)
+        if found is None or found["program"] != self.name:
+            return None
+        position, starts = int(found["position"]), int(found["starts"] or 1)
+        projects = self.activities[position].projects
+        return PROJECTS[int(found["number"]) % projects] or self.sessions.home(position, starts)
 
 
 @define(eq=False)
@@ -157,6 +209,18 @@ class Wait(Call):
 
     job_id: str = ""
     way: str = ""
+    label: str | None = None
+
+
+@frozen
+class Learned:
+    """A duration that a policy was given: `earliest` and `latest` as `History.add` takes them."""
+
+    at: float
+    sender: str
+    project: str
+    earliest: float
+    latest: float
 
 
 @define(eq=False)
@@ -176,6 +240,9 @@ class Ledger:
     closed: dict[str, tuple[float, float]] = field(factory=dict)  # senders closed early: when, and until when at most
     independent_creates: set[str] = field(factory=set)  # senders of creates that know nothing of each other
     own_get_job: set[str] = field(factory=set)  # senders whose waits call `get_job`, which may wait for its turn
+    told: dict[str, list[tuple[float, Event]]] = field(factory=dict)  # when, and what, by their session or tracker
+    learned: list[Learned] = field(factory=list)
+    projects: dict[tuple[str, int], str] = field(factory=dict)  # of each row when it was first seen, by its number
     poll_failures: int = 0
     not_sent: int = 0  # polls
     cancelled: list[tuple[float, float]] = field(factory=list)  # when a task was cancelled, and when it had ended

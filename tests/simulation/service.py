@@ -4,13 +4,13 @@ import asyncio
 import json
 import random
 from collections.abc import Callable
-from datetime import UTC, datetime
 from math import inf
 from typing import Any, Final
 
 from aiohttp import web
 from attrs import define
 
+from tests.simulation.dates import RETRY_DATES, Form, field_of, form_of
 from tests.simulation.network import Connection, Network
 from tests.simulation.world import EPOCH, Fault, World
 
@@ -67,6 +67,7 @@ class Job:
         end: The status with which it ends.
         visible: When it can be read; before, its polls are answered with a 404.
         poison: What its polls are answered for a while; `None` for what is true.
+        form: How its dates are written.
     """
 
     id: str
@@ -77,6 +78,7 @@ class Job:
     end: str
     visible: float
     poison: Fault | None
+    form: Form
 
 
 class Service:
@@ -86,12 +88,16 @@ class Service:
         requests: In the order in which they arrived.
         jobs: By their ids.
         agents: The ids of the agents for each prompt.
+        keys: The API key of each sender.
+        ahead: How many seconds its clock is ahead of that of the world.
     """
 
-    def __init__(self, world: World, key: str) -> None:
+    def __init__(self, world: World) -> None:
         self._world = world
-        self._key = key
         self._random = random.Random(f"{world.seed} service")
+        self._dates = random.Random(f"{world.seed} dates")
+        self.ahead = self._dates.choice((0.0, 0.0, 0.0, -3600.0, -20.0, 30.0, 86_400.0))
+        self.keys: dict[str, str] = {}
         self.requests: list[Request] = []
         self.jobs: dict[str, Job] = {}
         self.agents: dict[str, list[str]] = {}
@@ -105,7 +111,7 @@ class Service:
         body = await http.read()
         left = world.now if connection.left_at is None else connection.left_at
         sender = http.headers.get("User-Agent", "")
-        if not http.path.startswith("/v2/agent/") or http.headers.get("Authorization") != f"Bearer {self._key}":
+        if not self._is_allowed(http, sender):
             world.violate(f"P9, P15: a request for {http.path}, {http.headers}")
             return web.Response(status=500)
         _, _, _, project, _, *ids = http.path.split("/")  # /v2/agent/{project}/job[/{id}]
@@ -113,7 +119,7 @@ class Service:
         request = Request(kind, project, subject, sender, connection.begun, left, world.now)
         self.requests.append(request)
         job = self.jobs.get(subject)
-        fault = next(iter(world.next(kind)), None) or self._poison(job) or self._outage(project)
+        fault = next(iter(world.next(kind)), None) or self._poison(job) or self._outage(project, sender)
 
         def heard() -> None:
             request.heard, request.is_cut = min(world.now, connection.cut_at), connection.cut_at < inf
@@ -136,8 +142,15 @@ class Service:
     def _poison(self, job: Job | None) -> Fault | None:
         return job.poison if job is not None and self._world.now <= job.started + _POISON_SECONDS else None
 
-    def _outage(self, project: str) -> Fault:
+    def _is_allowed(self, http: web.BaseRequest, sender: str) -> bool:
+        """Return whether a request has the address and the key of its sender."""
+        is_here = http.path.startswith("/v2/agent/") and http.headers.get("Host") == "service.test"
+        return is_here and http.headers.get("Authorization") == f"Bearer {self.keys.get(sender)}"
+
+    def _outage(self, project: str, sender: str) -> Fault:
         kind = self._world.outage()
+        if kind is not None and kind.startswith("401 ") and self.keys[sender].endswith(kind.removeprefix("401 ")):
+            return Fault("outage", 0, "401")  # this key is refused
         if kind == f"429 {project}":  # a limit of this project alone
             return Fault("outage", 0, "429", text="seconds 60")
         return Fault("outage", 0, kind) if kind in {"503", "504", "429", "maintenance"} else _NO_FAULT
@@ -157,6 +170,7 @@ class Service:
             end=self._random.choice(_ENDS),
             visible=self._world.now + self._random.choice((0.0, 0.0, 0.0, 8.0)),
             poison=next(iter(self._world.next("job")), None),
+            form=form_of(self._dates),
         )
         self.jobs[job.id] = job
         found.append(job.id)
@@ -187,21 +201,23 @@ class Service:
     def _document(self, job: Job) -> dict[str, Any]:
         """Return the document of a job as it is now."""
         ended = self._world.now >= job.started + job.seconds
+        created = EPOCH + self.ahead + job.started
         return {
             "id": job.id,
             "status": job.end if ended else "active",
             "source": {"repository": "acme/docs", "ref": "main"},
             "model": "large",
             "prLink": f"https://forge.test/pull/{job.id}" if ended and job.end == "completed" else None,
-            "createdAt": datetime.fromtimestamp(EPOCH + job.started, UTC).isoformat(),
-            "archivedAt": None,
+            "createdAt": job.form.text(created),
+            "archivedAt": job.form.text(created + job.seconds) if ended and job.end == "archived" else None,
         }
 
     def _refusal(self, request: Request, fault: Fault) -> web.Response:
-        echo = json.dumps({"error": f"refused:\n\x1b[31m Bearer {self._key}"})
-        headers = {**self._retry_after(request, fault), "X-Request-Id": f"of {self._key}"}
+        key = self.keys[request.sender]
+        echo = json.dumps({"error": f"refused:\n\x1b[31m Bearer {key}"})
+        headers = {**self._retry_after(request, fault), "X-Request-Id": f"of {key}"}
         if fault.what.startswith("3"):
-            headers["Location"] = f"http://elsewhere.test/?key={self._key}"
+            headers["Location"] = f"http://elsewhere.test/?key={key}"
         return web.Response(text=echo, status=int(fault.what), headers=headers, content_type="application/json")
 
     def _retry_after(self, request: Request, fault: Fault) -> dict[str, str]:
@@ -214,15 +230,9 @@ class Service:
         request.retry_after = max(0.0, float(seconds))
         if form == "seconds":
             return {"Retry-After": seconds}
-        there = EPOCH + self._world.now + _SKEWS[form]  # by a clock of its own, which its Date shows as well
-        return {"Retry-After": _http_date(there + int(seconds)), "Date": _http_date(there)}
-
-
-_SKEWS: Final = {"ahead": 86_400.0, "behind": -86_400.0}
-
-
-def _http_date(moment: float) -> str:
-    return datetime.fromtimestamp(moment, UTC).strftime("%a, %d %b %Y %H:%M:%S GMT")
+        ahead, written = RETRY_DATES[form]
+        there = EPOCH + self._world.now + ahead  # by a clock of its own, which its Date shows as well
+        return {"Retry-After": written(there + int(seconds)), "Date": field_of(there)}
 
 
 _DOCUMENTS: Final[dict[str, Callable[[dict[str, Any]], web.Response]]] = {

@@ -58,6 +58,7 @@ class BatchWork:
         finally:
             self.run.ledger.run_ends.setdefault(self.sender, []).append(self.run.world.now)
         rows = [row async for row in self.journal.rows() if row.key.startswith(f"{self.prefix}/")]
+        self.run.note_rows(rows)
         for row in rows:
             before = self.run.ledger.ends.setdefault((self.run.program.name, row.number), row.state)
             if before is not row.state and before in {State.COMPLETED, State.FAILED, State.ARCHIVED}:
@@ -77,7 +78,7 @@ class BatchWork:
     async def _items(self) -> AsyncIterator[BatchItem]:
         for number, key in enumerate(self.batch.keys(self.prefix)):
             await self.run.misbehave_if_due()
-            yield BatchItem(key, key, PROJECTS[number % self.batch.projects])
+            yield BatchItem(key, key, self.run.named(PROJECTS[number % self.batch.projects], self.sender))
 
     async def _check_refused(self) -> None:
         """Report a run that ended with an `AuthError` though another project could still send."""

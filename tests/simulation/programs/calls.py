@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
 from typing import Any
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from agentjobs_async import (
     AgentJob,
@@ -17,7 +17,8 @@ from agentjobs_async import (
     wait_for_job,
 )
 from tests.simulation.ledger import PROJECTS, Calls, Create, Wait
-from tests.simulation.programs.run import CALL, Run, together
+from tests.simulation.programs.listening import CALL, Listener
+from tests.simulation.programs.run import Run, together
 
 
 @frozen
@@ -38,7 +39,10 @@ class CallsWork:
         async with AsyncExitStack() as stack:
             tracker: Any = self.session
             if self.calls.way == "tracker":
-                tracker = await stack.enter_async_context(JobTracker(self._get_job, policy=self.run.policy()))
+                hooks = Listener(self.run, f"{self.sender} tracker").hooks()
+                tracker = await stack.enter_async_context(
+                    JobTracker(self._get_job, policy=self.run.policy(self.sender), hooks=hooks)
+                )
             works = [self.run.cancellable(self._call(tracker, number)) for number in range(self.calls.count)]
             await together(works)
             if tracker is not self.session:
@@ -56,12 +60,16 @@ class CallsWork:
         project = PROJECTS[number % self.calls.projects]
         begun = self.run.process.loop.name, self.sender, self.run.world.now
         if self.calls.way == "run":
-            wait = Wait(*begun, self.calls.timeout, way="run")
+            wait = Wait(*begun, self.calls.timeout, way="run", label=prompt)
             self.run.ledger.waits.append(wait)
             try:
                 with self.run.noted(wait):
                     wait.job = await self.session.run_job(
-                        prompt, project_id=project, timeout=self.calls.timeout, on_update=self._on_update()
+                        prompt,
+                        project_id=project,
+                        timeout=self.calls.timeout,
+                        on_update=self._on_update(),
+                        label=prompt,
                     )
             finally:
                 wait.job_id = next(iter(self.run.service.agents.get(prompt, [])), "")
@@ -75,7 +83,7 @@ class CallsWork:
         if create.job is None:
             return
         ways = ("wait", "watch", "updates") if self.calls.way == "shared" else (self.calls.way,)
-        works = [self._wait(way, tracker, create.job) for way in ways]
+        works = [self._wait(way, tracker, create.job, turn) for turn, way in enumerate(ways)]
         await together([*works, self._notify(create.job)] if self.calls.notifies else works)
 
     async def _notify(self, job: AgentJob) -> None:
@@ -83,23 +91,37 @@ class CallsWork:
         with suppress(SessionClosedError):
             self.session.notify(job)
 
-    async def _wait(self, way: str, tracker: Any, job: AgentJob) -> None:
+    def _given(self, job: AgentJob, turn: int) -> AgentJob | JobRef:
+        """Return what the next wait for a job is given: the job with a label, or its ref."""
+        labels = self.run.program.sessions.labels
+        match labels[turn % len(labels)]:
+            case "none":
+                return job.ref
+            case "other":
+                return evolve(job, label=f"{job.label} {turn}")
+            case _:
+                return job
+
+    async def _wait(self, way: str, tracker: Any, created: AgentJob, turn: int) -> None:
         """Wait for a job; where the session remembers what it was asked, once more after a timeout."""
+        await asyncio.sleep(turn * self.run.program.sessions.label_gap)
+        job = self._given(created, turn)
         for _ in range(1 if way == "free" else 2):
             begun = self.run.process.loop.name, self.sender, self.run.world.now
-            wait = Wait(*begun, self.calls.timeout, job_id=job.id, way=way)
+            label = job.label if isinstance(job, AgentJob) else None
+            wait = Wait(*begun, self.calls.timeout, job_id=created.id, way=way, label=label)
             self.run.ledger.waits.append(wait)
             with self.run.noted(wait):
                 wait.job = await self._waited(way, tracker, job)
             if not isinstance(wait.error, WaitTimeoutError):
                 return
 
-    async def _waited(self, way: str, tracker: Any, job: AgentJob) -> AgentJob | None:
+    async def _waited(self, way: str, tracker: Any, job: AgentJob | JobRef) -> AgentJob | None:
         timeout = self.calls.timeout
         if way == "watch":
             return await self.session.watch(job, timeout=timeout)
         if way == "updates":
-            last = job
+            last = job if isinstance(job, AgentJob) else None
             async with self.session.updates(job, timeout=timeout) as changes:
                 async for state in changes:
                     last = state
@@ -111,8 +133,10 @@ class CallsWork:
                 async for result in finished:
                     return result.result()
         if way == "free":
-            return await wait_for_job(job, get_job=self.session.get_job, policy=self.run.policy(), timeout=timeout)
-        found: AgentJob = await tracker.wait_for_job(job.ref, timeout=timeout, on_update=self._on_update())
+            return await wait_for_job(
+                job, get_job=self.session.get_job, policy=self.run.policy(self.sender), timeout=timeout
+            )
+        found: AgentJob = await tracker.wait_for_job(job, timeout=timeout, on_update=self._on_update())
         return found
 
     def _on_update(self) -> Callable[[AgentJob], None]:

@@ -64,7 +64,8 @@ class DurableWork:
 
     async def _submit_all(self, jobs: DurableJobs, wanted: dict[str, int]) -> None:
         twice = [(key, number + again) for key, number in wanted.items() for again in range(2)]
-        projects = {key: PROJECTS[number % self.durable.projects] for key, number in wanted.items()}
+        named = [self.run.named(one, self.sender) for one in PROJECTS[: self.durable.projects]]
+        projects = {key: named[number % self.durable.projects] for key, number in wanted.items()}
         submits = [self._submit(jobs, key, projects[key], number) for key, number in twice]
         await together([self.run.cancellable(submit) for submit in submits])
         for key in wanted:  # the callers of both may have been cancelled

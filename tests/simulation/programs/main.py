@@ -45,6 +45,7 @@ async def main(run: Run) -> None:
             run.check_stats(session)
         if journal is not None:
             run.ledger.rows[name] = await journal.rows(all_tries=True)
+            run.note_rows(run.ledger.rows[name])
     run.check_events()
 
 

@@ -3,9 +3,8 @@
 import asyncio
 import traceback
 from collections import Counter
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
-from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -14,22 +13,19 @@ from tenacity import wait_fixed
 from agentjobs_async import (
     AgentJobsError,
     AgentJobsSession,
+    History,
     HttpTimeouts,
     JobTracker,
-    NotFoundError,
-    NotSentError,
     PollBudget,
     PollPolicy,
     SessionClosedError,
-    wait_learned,
 )
-from agentjobs_async.batch import State
-from agentjobs_async.telemetry import CreateFailed, JobPolled, PollFailed, WaitEnded, WaitStarted
+from agentjobs_async.batch import JournalRow, State
 from tests.simulation.ledger import KEY, Call, Ledger, Program
+from tests.simulation.programs.listening import Listener, learning_wait
 from tests.simulation.service import Service
 from tests.simulation.world import Process, World
 
-CALL: ContextVar[int | None] = ContextVar("whose context it is", default=None)
 T = TypeVar("T")
 ENDS: Final = frozenset(State) - {State.PLANNED, State.SENDING, State.ACTIVE}
 
@@ -42,12 +38,13 @@ class Run:
     ) -> None:
         self.world, self.service, self.ledger, self.program = world, service, ledger, program
         self.folder, self.process = folder, process
-        self._events: Counter[str] = Counter()
+        self.events: Counter[str] = Counter()
+        self.history = History()
 
     def check_events(self) -> None:
         """Report waits whose hooks were told of a begin and no end, or the other way round."""
-        if self._events["started"] != self._events["ended"]:
-            self.world.violate(f"Counters: {self._events} waits were told to hooks")
+        if self.events["started"] != self.events["ended"]:
+            self.world.violate(f"Counters: {self.events} waits were told to hooks")
 
     def check_stats(self, session: AgentJobsSession | JobTracker) -> None:
         """Report stats that do not return to 0."""
@@ -55,27 +52,39 @@ class Run:
         if stats.jobs or stats.in_flight or stats.due:
             self.world.violate(f"Counters: stats do not return to 0: {stats}")
 
-    def policy(self) -> PollPolicy:
-        """Return a policy as the program says."""
+    def policy(self, sender: str) -> PollPolicy:
+        """Return a policy for the session `sender`, as the program says."""
         interval = self.program.interval
         if interval < 0:
-            return PollPolicy(wait=wait_learned())
+            return PollPolicy(wait=learning_wait(self, sender, self.history))
         return PollPolicy(wait=wait_fixed(interval)) if interval else PollPolicy()
+
+    def named(self, project: str | None, sender: str) -> str | None:
+        """Return the project that an item names in the session `sender`, so that it is the same after each start."""
+        return self.program.sessions.named(project, int(sender.rpartition(".")[2]), self.process.starts)
+
+    def note_rows(self, rows: Iterable[JournalRow]) -> None:
+        """Report a row whose project is no longer the one that it was planned with."""
+        for row in rows:
+            planned = self.ledger.projects.setdefault((self.program.name, row.number), row.project_id)
+            if planned != row.project_id:
+                self.world.violate(f"Places: {row.key} was planned for {planned}, and is of {row.project_id}")
 
     @asynccontextmanager
     async def session(self, sender: str) -> AsyncIterator[AgentJobsSession]:
         """Open a session that the service knows as `sender`, and check that it is closed for good."""
-        program = self.program
+        program, starts, number = self.program, self.process.starts, int(sender.rpartition(".")[2])
+        self.service.keys[sender] = key = program.sessions.key(number, starts)
         session = AgentJobsSession(
             "http://service.test",
-            KEY,
-            project_id="docs",
+            key,
+            project_id=program.sessions.home(number, starts),
             allow_insecure=True,
             user_agent=sender,
-            policy=self.policy(),
+            policy=self.policy(sender),
             budget=PollBudget(in_flight=program.in_flight, per_second=program.per_second),
             timeouts=HttpTimeouts(connect=5.0, request=20.0),
-            hooks=[self._hook],
+            hooks=Listener(self, sender).hooks(),
         )
         async with session:
             yield session
@@ -83,23 +92,6 @@ class Run:
         with suppress(SessionClosedError):
             await session.create_job("too late")
             self.world.violate("P17: a closed session creates jobs")
-
-    def _hook(self, event: object) -> None:
-        if isinstance(event, JobPolled | PollFailed) and CALL.get() is not None:
-            self.world.violate(f"P19: {type(event).__name__} runs in a caller's context")
-        if isinstance(event, WaitStarted):
-            self._events["started"] += 1
-        elif isinstance(event, WaitEnded):
-            self._events["ended"] += 1
-        elif isinstance(event, PollFailed):
-            cut = isinstance(event.error, asyncio.CancelledError) or "until the wait ended" in str(event.error)
-            self.ledger.poll_failures += not (cut or isinstance(event.error, NotFoundError))
-            self.ledger.not_sent += isinstance(event.error, NotSentError)
-        elif isinstance(event, CreateFailed) and event.label is not None:
-            for create in self.ledger.creates:
-                if create.prompt == event.label:
-                    create.hook_outcome = event.outcome
-        self.raise_if_due()
 
     def raise_if_due(self) -> None:
         """Raise, if a callback is to raise now."""
