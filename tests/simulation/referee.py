@@ -20,6 +20,7 @@ P18: Waiting for a slot is no fault of the service.
 P19: No context of one caller reaches another one.
 P21: Under a limit no job stays unseen for longer than two fair turns.
 Durable: `on_end` is told each end, the true one. Counters: stats return to 0. World: what ends in none of these ways.
+Places: each request goes to the project of its row or job, from a session that may send it.
 """
 
 from collections import defaultdict
@@ -32,6 +33,7 @@ from tests.simulation.rules.creates import broken_by_creates
 from tests.simulation.rules.ends import broken_by_ends
 from tests.simulation.rules.limits import broken_by_runs
 from tests.simulation.rules.outages import broken_by_outages
+from tests.simulation.rules.places import broken_by_places
 from tests.simulation.rules.polls import broken_by_polls
 from tests.simulation.rules.rows import broken_by_rows
 from tests.simulation.rules.waits import broken_by_waits
@@ -58,5 +60,6 @@ def broken_promises(
     yield from broken_by_waits(world, service, polls, ledger)
     yield from broken_by_runs(world, service.requests, creates, polls, ledger)
     yield from broken_by_outages(world, service.requests, ledger, programs)
+    yield from broken_by_places(service, ledger, programs)
     yield from broken_without_cause(world, ledger)
     yield from (f"P10: the key is in {file.name}" for file in folder.iterdir() if KEY.encode() in file.read_bytes())
