@@ -22,6 +22,7 @@ P21: Under a limit no job stays unseen for longer than two fair turns.
 Durable: `on_end` is told each end, the true one. Counters: stats return to 0. World: what ends in none of these ways.
 Places: each request goes to the project of its row or job, from a session that may send it.
 Events: hooks are told of each wait and poll in order, with the label of the job's first labelled wait.
+Learned: each learned interval contains the duration of a job, and each end is learned once.
 """
 
 from collections import defaultdict
@@ -33,6 +34,7 @@ from tests.simulation.rules.causes import broken_without_cause
 from tests.simulation.rules.creates import broken_by_creates
 from tests.simulation.rules.ends import broken_by_ends
 from tests.simulation.rules.events import broken_by_events
+from tests.simulation.rules.learned import broken_by_learning
 from tests.simulation.rules.limits import broken_by_runs
 from tests.simulation.rules.outages import broken_by_outages
 from tests.simulation.rules.places import broken_by_places
@@ -64,5 +66,6 @@ def broken_promises(
     yield from broken_by_outages(world, service.requests, ledger, programs)
     yield from broken_by_places(service, ledger, programs)
     yield from broken_by_events(service, ledger)
+    yield from broken_by_learning(world, service, ledger)
     yield from broken_without_cause(world, ledger)
     yield from (f"P10: the key is in {file.name}" for file in folder.iterdir() if KEY.encode() in file.read_bytes())
