@@ -2,6 +2,7 @@
 
 - `world`: one clock, the loops of all processes, threads, disks and kills; `network`: connections in memory.
 - `service`: the service over aiohttp's own server, which knows which agents were started.
+- `sessions`: what the sessions of a program have of their own; `dates`: dates as services write them.
 - `programs`: what programs do over the public face; `ledger`: what they are, and what they are told.
 - `referee`: whether promises were kept; `rules`: each promise on its own.
 - `findings`: an issue for each broken promise that the nightly search found.

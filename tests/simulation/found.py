@@ -3,7 +3,7 @@
 from typing import Final
 
 from tests.simulation.cases import Case
-from tests.simulation.ledger import Batch, Durable, Program
+from tests.simulation.ledger import Batch, Calls, Durable, Program, Sessions
 from tests.simulation.world import Fault
 
 
@@ -47,5 +47,15 @@ FOUND: Final = {
     ),
     "a create that was cut while the disk failed stayed `sending` for as long as the journal was open": _case(
         Durable(1, 0.0, 0.0, waits=False), Fault("commit", 8, "fail", 0.5), Fault("event", 200, "cancel")
+    ),
+    "a poll in flight when the first wait with a label began showed the job without it": Case(
+        seed=1,
+        programs=(
+            Program(
+                *("p0", (Calls("shared", 4, 0.0, 1800.0),), 20.0, 5, None),
+                sessions=Sessions(labels=("none", "own", "other"), label_gap=0.02),
+            ),
+        ),
+        faults=(),
     ),
 }

@@ -83,6 +83,8 @@ class CallsWork:
         if create.job is None:
             return
         ways = ("wait", "watch", "updates") if self.calls.way == "shared" else (self.calls.way,)
+        if len(self.run.program.sessions.labels) > 1 and self.calls.way in {"wait", "watch", "updates", "completed"}:
+            ways *= 2
         works = [self._wait(way, tracker, create.job, turn) for turn, way in enumerate(ways)]
         await together([*works, self._notify(create.job)] if self.calls.notifies else works)
 

@@ -21,12 +21,14 @@ class _Told:
         label: That of the first labelled one.
         polls: How many polls were told.
         job: As the last of them showed it.
+        before: As the one before that did.
     """
 
     waits: list[str | None] = field(factory=list)
     label: str | None = None
     polls: int = 0
     job: AgentJob | None = None
+    before: AgentJob | None = None
 
 
 def broken_by_events(service: Service, ledger: Ledger) -> Iterator[str]:
@@ -61,7 +63,7 @@ def _wrong(service: Service, events: list[Event]) -> Iterator[str]:
             case WaitEnded(ref) if id(event) not in at_once:
                 yield from _wrong_end(known, ref, event)
             case JobPolled() | PollFailed():
-                yield from _wrong_poll(service, known, event)
+                yield from _wrong_poll(service, known, event, after)
             case JobChanged():
                 yield from _wrong_change(known, event)
             case JobCreated(job=created) if event.label is not None and event.label != service.jobs[created.id].prompt:
@@ -80,7 +82,9 @@ def _wrong_end(known: dict[JobRef, _Told], ref: JobRef, event: WaitEnded) -> Ite
         del known[ref]
 
 
-def _wrong_poll(service: Service, known: dict[JobRef, _Told], event: JobPolled | PollFailed) -> Iterator[str]:
+def _wrong_poll(
+    service: Service, known: dict[JobRef, _Told], event: JobPolled | PollFailed, after: Event | None
+) -> Iterator[str]:
     ref = event.job.ref if isinstance(event, JobPolled) else event.ref
     job = known.get(ref)
     if job is None:
@@ -92,16 +96,20 @@ def _wrong_poll(service: Service, known: dict[JobRef, _Told], event: JobPolled |
     if event.label != job.label:
         yield f"a poll of {ref} with the label {event.label}, not {job.label}"
     if isinstance(event, JobPolled):
-        job.job = event.job
+        job.before, job.job = job.job, event.job
         if event.job.label != job.label:
             yield f"a poll of {ref} whose job has the label {event.job.label}, not {job.label}"
+        if job.before is not None and job.before != job.job and not isinstance(after, JobChanged):
+            yield f"a poll of {ref} that shows a change, and not of the change"
         yield from _wrong_dates(service, service.jobs[ref.job_id], event.job)
 
 
 def _wrong_change(known: dict[JobRef, _Told], event: JobChanged) -> Iterator[str]:
     job = known.get(event.job.ref, _Told())
-    if event.label != job.label or event.job is not job.job or event.previous == event.job:
-        yield f"a change of {event.job.ref} to what the poll before has not shown, or with the label {event.label}"
+    if event.label != job.label:
+        yield f"a change of {event.job.ref} with the label {event.label}, not {job.label}"
+    if event.job is not job.job or event.previous == event.job or event.previous != (job.before or event.previous):
+        yield f"a change of {event.job.ref} from {event.previous} to {event.job}, which no poll has shown"
 
 
 def _wrong_dates(service: Service, job: Job, shown: AgentJob) -> Iterator[str]:
