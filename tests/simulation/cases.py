@@ -83,7 +83,7 @@ def _zone_of(seed: int) -> Iterator[None]:
 
 def _judged(case: Case, folder: Path) -> Result:
     world = World(case.seed, case.faults)
-    service, ledger = Service(world), Ledger()
+    service, ledger = Service(world, case.programs), Ledger()
 
     def started(program: Program) -> Process:
         def start(process: Process) -> Coroutine[Any, Any, None]:

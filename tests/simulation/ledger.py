@@ -158,14 +158,23 @@ class Program:
     closes: Literal["", "drain", "close"] = ""
     sessions: Sessions = Sessions()
 
-    def project_of(self, prompt: str) -> str | None:
-        """Return the project to which the job of a prompt belongs; `None` for a prompt that is none of this program."""
+    def origin(self, prompt: str) -> tuple[int, int, int] | None:
+        """Return the position of the activity of a prompt, the start that made it (1 for rows), and the job's number.
+
+        `None` for a prompt that is none of this program.
+        """
         found = _NUMBERS.fullmatch(prompt)
         if found is None or found["program"] != self.name:
             return None
-        position, starts = int(found["position"]), int(found["starts"] or 1)
-        projects = self.activities[position].projects
-        return PROJECTS[int(found["number"]) % projects] or self.sessions.home(position, starts)
+        return int(found["position"]), int(found["starts"] or 1), int(found["number"])
+
+    def project_of(self, prompt: str) -> str | None:
+        """Return the project to which the job of a prompt belongs; `None` for a prompt that is none of this program."""
+        origin = self.origin(prompt)
+        if origin is None:
+            return None
+        position, starts, number = origin
+        return PROJECTS[number % self.activities[position].projects] or self.sessions.home(position, starts)
 
 
 @define(eq=False)

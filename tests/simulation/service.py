@@ -3,7 +3,7 @@
 import asyncio
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from math import inf
 from typing import Any, Final
 
@@ -11,6 +11,7 @@ from aiohttp import web
 from attrs import define
 
 from tests.simulation.dates import RETRY_DATES, Form, field_of, form_of
+from tests.simulation.ledger import Program
 from tests.simulation.network import Connection, Network
 from tests.simulation.world import EPOCH, Fault, World
 
@@ -92,8 +93,9 @@ class Service:
         ahead: How many seconds its clock is ahead of that of the world.
     """
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, programs: Iterable[Program]) -> None:
         self._world = world
+        self._programs = {one.name: one for one in programs}
         self._random = random.Random(f"{world.seed} service")
         self._dates = random.Random(f"{world.seed} dates")
         self.ahead = self._dates.choice((0.0, 0.0, 0.0, -3600.0, -20.0, 30.0, 86_400.0))
@@ -119,6 +121,7 @@ class Service:
         request = Request(kind, project, subject, sender, connection.begun, left, world.now)
         self.requests.append(request)
         job = self.jobs.get(subject)
+        self._check_place(request, subject if job is None else job.prompt)
         fault = next(iter(world.next(kind)), None) or self._poison(job) or self._outage(project, sender)
 
         def heard() -> None:
@@ -146,6 +149,13 @@ class Service:
         """Return whether a request has the address and the key of its sender."""
         is_here = http.path.startswith("/v2/agent/") and http.headers.get("Host") == "service.test"
         return is_here and http.headers.get("Authorization") == f"Bearer {self.keys.get(sender)}"
+
+    def _check_place(self, request: Request, prompt: str) -> None:
+        """Report, at once, a request that goes to another project than that of its row or job."""
+        project = self._programs[request.sender.partition(".")[0]].project_of(prompt)
+        if project not in {None, request.project}:
+            words = f"{request.sender} sends a {request.kind} of {request.subject} to {request.project}, not {project}"
+            self._world.violate(f"Places: {words}")
 
     def _outage(self, project: str, sender: str) -> Fault:
         kind = self._world.outage()

@@ -82,11 +82,15 @@ class CallsWork:
             )
         if create.job is None:
             return
-        ways = ("wait", "watch", "updates") if self.calls.way == "shared" else (self.calls.way,)
-        if len(self.run.program.sessions.labels) > 1 and self.calls.way in {"wait", "watch", "updates", "completed"}:
-            ways *= 2
-        works = [self._wait(way, tracker, create.job, turn) for turn, way in enumerate(ways)]
+        works = [self._wait(way, tracker, create.job, turn) for turn, way in enumerate(self._ways())]
         await together([*works, self._notify(create.job)] if self.calls.notifies else works)
+
+    def _ways(self) -> tuple[str, ...]:
+        """Return the ways of the waits for one job."""
+        if self.calls.way == "shared":
+            return "wait", "watch", "updates"
+        has_labels = len(self.run.program.sessions.labels) > 1 and self.calls.way not in {"free", "tracker"}
+        return (self.calls.way,) * (2 if has_labels else 1)
 
     async def _notify(self, job: AgentJob) -> None:
         await asyncio.sleep(7.0)
