@@ -7,4 +7,5 @@
 - `referee`: whether promises were kept; `rules`: each promise on its own.
 - `findings`: an issue for each broken promise that the nightly search found.
 - `cases`: a world from a seed, run and shrunk; `found`: what failed once; `search`: the command.
+- `postgresql`: worlds of real processes and a real database, fewer and slower; only what befalls them is a seed's.
 """

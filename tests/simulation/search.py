@@ -51,7 +51,12 @@ def main() -> bool:
     parser.add_argument("--seconds", type=float, default=60.0, help="how long to search (default 60)")
     parser.add_argument("--first", type=int, default=time.time_ns() // 1_000_000, help="the first seed (default: new)")
     parser.add_argument("--seed", type=int, help="explain what becomes of this one")
+    parser.add_argument("--postgresql", action="store_true", help="worlds of real processes that share a PostgreSQL")
     arguments = parser.parse_args()
+    if arguments.postgresql:
+        from tests.simulation.postgresql import command  # noqa: PLC0415 - simulated worlds need no server
+
+        return command.main(arguments)
     if arguments.seed is not None:
         return _explain(arguments.seed)
     cores, until = os.cpu_count() or 1, time.time() + arguments.seconds

@@ -1,0 +1,230 @@
+"""Whether promises were kept: what the journal and the programs say, against what the service knows.
+
+P1: One try starts at most one agent. P3: no id is lost, each row ends, an unknown one has a cause.
+P8: Nothing is sent by a run that was left. P10: The key is in no row. P12: Nothing is invented, no program fails.
+Place: Each create goes where its row belongs. Sender: Each create has a claim of its own, which was in force.
+Teller: Each end was told, after it was recorded, as what it was; again only with a cause.
+Result: Each result is what was recorded.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from math import inf
+from typing import Final
+
+from agentjobs_async.batch import State
+from tests.simulation.postgresql import limits
+from tests.simulation.postgresql.plan import KEY
+from tests.simulation.postgresql.records import Change, Records, Report, Request
+
+CLOCKS_SECONDS: Final = 0.05
+"""By which times of the database and of the processes may differ."""
+_JOB_ENDS: Final = (State.COMPLETED, State.FAILED, State.ARCHIVED)
+
+
+def broken_promises(records: Records) -> Iterator[str]:
+    """Yield what was broken, one sentence each."""
+    for rule in RULES:
+        yield from rule(records)
+
+
+def one_agent(records: Records) -> Iterator[str]:
+    """P1: there are no more agents than tries."""
+    agents: dict[str, list[str]] = defaultdict(list)
+    for agent in records.agents:
+        agents[agent.prompt].append(agent.job_id)
+    for prompt, ids in agents.items():
+        tries = max((change.tries for change in records.of_prompt(prompt)), default=0)
+        if len(ids) > tries:
+            yield f"P1: {prompt} has {len(ids)} agents in {tries} tries: {ids}"
+
+
+def nothing_lost(records: Records) -> Iterator[str]:
+    """P3: each agent is known to a row, or a row of its prompt says that one may be unknown."""
+    rows: dict[str, list[Change]] = defaultdict(list)
+    for row in records.rows.values():
+        rows[row.prompt].append(row)
+    for prompt in {agent.prompt for agent in records.agents}:
+        known = {row.job_id for row in rows[prompt]}
+        lost = [agent.job_id for agent in records.agents if agent.prompt == prompt and agent.job_id not in known]
+        unsure = [row for row in rows[prompt] if row.job_id is None and row.state in {State.UNKNOWN, State.ABANDONED}]
+        sent_again = max((row.tries for row in rows[prompt]), default=0) - len(rows[prompt])
+        if len(lost) > len(unsure) + max(0, sent_again):
+            yield f"P3: {prompt} has lost {lost}; its rows are {[f'{row.key} {row.state}' for row in rows[prompt]]}"
+
+
+def true_rows(records: Records) -> Iterator[str]:
+    """P12: a row has a job of its own prompt and project, and ended as that."""
+    for row in records.rows.values():
+        job = records.jobs.get(row.job_id or "")
+        if row.job_id is None:
+            continue
+        if job is None or (job.prompt, job.project) != (row.prompt, row.project):
+            yield f"P12: {row.key} has {row.job_id}, which is no job of it"
+        elif row.state in _JOB_ENDS and row.error is None and row.state != job.end:
+            yield f"P12: {row.key} is {row.state}; its job was {job.end}"
+        elif row.state in _JOB_ENDS and row.error is None and row.at < job.ended:
+            yield f"P12: {row.key} was {row.state} before its job was"
+
+
+def all_ended(records: Records) -> Iterator[str]:
+    """P3: somebody is responsible for each item: at the end its row has ended, unless a user has unfollowed it."""
+    yield from (f"P3: {key} has no row" for key in sorted(records.plan.keys - records.rows.keys()))
+    for row in records.rows.values():
+        if row.state.is_open and not (row.is_unfollowed and row.state is State.ACTIVE):
+            yield f"P3: {row.key} is {row.state} at the end, and nobody moves it"
+    yield from (f"P3: {what}" for what in records.stuck)
+
+
+def caused(records: Records) -> Iterator[str]:
+    """P3: a row is unknown only where its sender was disturbed, or the answer to its create showed nothing."""
+    for row in records.changes:
+        if row.state is not State.UNKNOWN:
+            continue
+        claims = [one for one in claims_of(records, row.prompt) if one.key == row.key and one.at <= row.at]
+        claimed = claims[-1] if claims else row
+        sender = records.senders.get(claimed.owner or 0)
+        since = claimed.at - records.plan.owner_timeout  # its heartbeats may have been late before
+        is_unsure = any(one.is_unsure and one.subject == row.prompt and one.at <= row.at + 1 for one in records.creates)
+        if not is_unsure and not records.is_troubled(sender, since, row.at):
+            yield f"P3: {row.key} is unknown without a cause; {sender} had claimed it"
+
+
+def in_place(records: Records) -> Iterator[str]:
+    """Place: each create goes to the project of its row, each poll to that of its job."""
+    for one in records.requests:
+        if one.kind == "create":
+            projects = {change.project for change in records.of_prompt(one.subject)}
+        else:
+            projects = {records.jobs[one.subject].project} if one.subject in records.jobs else set()
+        if one.project not in projects:
+            yield f"Place: {one.sender} sends a {one.kind} of {one.subject} to {one.project}, not to {sorted(projects)}"
+
+
+def claims_of(records: Records, prompt: str) -> list[Change]:
+    """Return the changes by which rows of a prompt were claimed."""
+    found, seen = [], set[str | None]()
+    for change in records.of_prompt(prompt):
+        if change.state is State.SENDING and change.claim not in seen:
+            seen.add(change.claim)
+            found.append(change)
+    return found
+
+
+def one_sender(records: Records) -> Iterator[str]:
+    """Sender: each create was sent under a claim of its own, while that was in force."""
+    for prompt in {one.subject for one in records.creates}:
+        claims = claims_of(records, prompt)
+        for sent in [one for one in records.creates if one.subject == prompt]:
+            process = records.processes.get(sent.sender)
+            mine = [one for one in claims if one.owner == process and one.at <= sent.at + CLOCKS_SECONDS]
+            if not mine:
+                yield f"Sender: {sent.sender} sends {prompt} at {sent.at:.3f} without a claim of its own"
+                continue
+            claims.remove(mine[-1])
+            yield from _out_of_force(records, sent, mine[-1])
+
+
+def _out_of_force(records: Records, sent: Request, claim: Change) -> Iterator[str]:
+    arrived = sent.at - CLOCKS_SECONDS - records.lateness
+    changes = [one for one in records.changes if one.key == claim.key and claim.at < one.at <= arrived]
+    if changes and changes[0].state is not State.SENDING:
+        was = f"{arrived - changes[0].at:.3f} s after it was {changes[0].state}"
+        yield f"Sender: {sent.sender} sends {sent.subject} at {sent.at:.3f}, {was}"
+
+
+def one_teller(records: Records) -> Iterator[str]:
+    """Teller: each end that is to be told was told, as it was recorded; again only with a cause."""
+    told: dict[tuple[str, str], list[Report]] = defaultdict(list)
+    for one in records.said("told"):
+        told[one.about["key"], one.about["state"]].append(one)
+    for (key, state), calls in told.items():
+        yield from _true_end(records, key, State(state), calls)
+        yield from _told_again(records, key, calls)
+    final: dict[str, set[str]] = defaultdict(set)
+    for key, state in told:
+        final[key] |= {state} - {State.UNKNOWN.value}
+    yield from (f"Teller: {key} was told as {sorted(states)}" for key, states in final.items() if len(states) > 1)
+    for row in records.rows.values():
+        returned = [one for one in told[row.key, row.state] if not one.about["raises"]]
+        if row.is_followed and not row.state.is_open and not returned:
+            yield f"Teller: the end of {row.key}, {row.state}, was never told"
+
+
+def _true_end(records: Records, key: str, state: State, calls: list[Report]) -> Iterator[str]:
+    if not records.was(key, state, by=min(one.at for one in calls) + CLOCKS_SECONDS):
+        yield f"Teller: {key} was told as {state} before it was recorded"
+    ends = {(one.about["end"], one.about["job"]) for one in calls}
+    if len({end for end, _ in ends}) > 1 or len({job for _, job in ends}) > 1:
+        yield f"Teller: {key}, {state}, was told as {sorted(map(str, ends))}"
+    for end, job_id in ends:
+        job = records.jobs.get(job_id or "")
+        if job_id is not None and (job is None or (job.end, job.prompt) != (end, key.partition("#")[0])):
+            yield f"Teller: {key} was told as {end} of {job_id}, which is {job}"
+
+
+def _told_again(records: Records, key: str, calls: list[Report]) -> Iterator[str]:
+    for first, second in pairwise(calls):
+        since = first.at - 2 * records.plan.owner_timeout
+        is_caused = first.about["raises"] or records.is_troubled(first.sender, since, second.at)
+        # A row that was unknown twice has two such ends.
+        is_new = [one.state for one in records.changes if one.key == key and first.at < one.at < second.at]
+        if not is_caused and State(first.about["state"]) not in is_new:
+            yield f"Teller: {first.sender} and {second.sender} told the end of {key} without a cause to tell it again"
+
+
+def true_results(records: Records) -> Iterator[str]:
+    """Result: what a run or a worker returns is what was recorded, of the item's own job."""
+    for one in records.said("result"):
+        key, outcome, job_id = one.about["key"], one.about["outcome"], one.about["job"]
+        if outcome in {"timed_out", "active"}:
+            continue
+        if not records.was(key, State(outcome), by=one.at + CLOCKS_SECONDS):
+            yield f"Result: {one.sender} says that {key} is {outcome}, which was not recorded"
+        job = records.jobs.get(job_id or "")
+        end = job.end if job is not None and outcome not in _JOB_ENDS else outcome  # abandoned while the job ended
+        if job_id is not None and (job is None or (job.end, job.prompt) != (end, key.partition("#")[0])):
+            yield f"Result: {one.sender} says that {key} is {outcome}, by {job_id}: {job}"
+
+
+def nothing_after(records: Records) -> Iterator[str]:
+    """P8: what a run has left sends nothing more, nor does a process that has ended."""
+    slack = CLOCKS_SECONDS + records.lateness
+    for sender in records.processes:
+        spans = sorted((one.at, one.what) for one in records.reports if one.sender == sender and one.what in _BLOCK)
+        for one in [one for one in records.requests if one.sender == sender]:
+            before = [what for at, what in spans if at <= one.at - slack]
+            entered = any(what == "enters" and one.at - slack < at <= one.at + slack for at, what in spans)
+            if (before and before[-1] == "leaves" and not entered) or one.at > records.end_of(sender) + slack + 0.1:
+                yield f"P8: {sender} sends a {one.kind} of {one.subject} at {one.at:.3f}, after its run was left"
+
+
+_BLOCK: Final = ("enters", "leaves")
+
+
+def no_key(records: Records) -> Iterator[str]:
+    """P10: the key is nowhere."""
+    if KEY in records.text:
+        at = records.text.index(KEY)
+        yield f"P10: the key was written: {records.text[max(0, at - 200) : at]}"
+
+
+def no_failure(records: Records) -> Iterator[str]:
+    """P12: a program ends with an error only where its database was cut off, or stood still with it."""
+    for one in records.said("fails"):
+        is_cut = one.about["error"] == "JournalError" and records.is_troubled(one.sender, one.at - 10, one.at)
+        if not is_cut:
+            yield f"P12: {one.sender} failed: {one.about['text']}"
+    ends = {report.sender for report in records.reports if report.what in {"ends", "fails"}}
+    for sender in records.processes:
+        if records.end_of(sender) == inf and sender not in ends and not records.stuck:
+            yield f"P12: {sender} has not ended"
+
+
+Rule = Callable[[Records], Iterator[str]]
+RULES: Final[tuple[Rule, ...]] = (
+    *(one_agent, nothing_lost, true_rows, all_ended, caused, in_place, one_sender, one_teller, true_results),
+    *(nothing_after, no_key, no_failure),
+    *(limits.rate, limits.active, limits.polls, limits.stood_still),
+)

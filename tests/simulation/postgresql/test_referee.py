@@ -1,0 +1,154 @@
+"""Each rule on made-up records: it says nothing of a good world, and something of one that breaks its promise."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from attrs import evolve
+
+from agentjobs_async.batch import FleetLimits, Rate, State
+from tests.simulation.postgresql.plan import KEY, plan_of
+from tests.simulation.postgresql.records import Agent, Change, Happened, Records, Report, Request
+from tests.simulation.postgresql.referee import RULES, broken_promises
+
+LIMITS = FleetLimits(max_active=1, create_rate=Rate(1, per=1.0), polls_per_second=1.0)
+PROGRAM = evolve(plan_of(0).programs[0], keys=("d0", "d1"))
+PLAN = evolve(plan_of(0), owner_timeout=1.0, limits=LIMITS, programs=(PROGRAM,))
+
+
+def row(at: float, state: State, key: str = "d0", **others: Any) -> Change:
+    settings: dict[str, Any] = {
+        "owner": 7,
+        "claim": f"claim of {key}",
+        "is_followed": True,
+        "prompt": key,
+        "project": "docs",
+    }
+    return Change(at, key=key, state=state, **settings | others)
+
+
+def create(at: float, key: str = "d0", **others: Any) -> Request:
+    return Request(at, **{"sender": "p0.1", "kind": "create", "project": "docs", "subject": key} | others)
+
+
+def report(at: float, what: str, sender: str = "p0.1", **about: Any) -> Report:
+    return Report(at, sender, what, about)
+
+
+def told(at: float, state: str = "completed", **others: Any) -> Report:
+    about: dict[str, Any] = {"key": "d0", "state": state, "end": state, "job": "job_1", "raises": False}
+    return report(at, "told", **about | others)
+
+
+AGENT = Agent("job_1", "d0", "docs", started=2.0, ended=3.0, end="completed")
+ROWS = (
+    row(1.0, State.PLANNED, claim=None),
+    row(1.5, State.SENDING),
+    row(2.1, State.ACTIVE, job_id="job_1"),
+    row(3.5, State.COMPLETED, job_id="job_1"),
+)
+OTHER = (
+    row(6.0, State.SENDING, "d1"),
+    row(6.6, State.ACTIVE, "d1", job_id="job_2", is_followed=False, is_unfollowed=True),
+)
+RESULT = report(4.2, "result", key="d0", outcome="completed", job="job_1")
+GOOD = Records(
+    PLAN,
+    requests=(create(2.0), create(2.5, "job_1", kind="poll"), create(6.5, "d1")),
+    agents=(AGENT, Agent("job_2", "d1", "docs", started=6.5, ended=60.0, end="failed")),
+    changes=ROWS + OTHER,
+    reports=(
+        report(0.0, "begins", process=7),
+        report(0.5, "enters"),
+        *(report(at, "polled", job="job_1") for at in (2.5, 3.1, 3.6)),
+        told(4.0),
+        RESULT,
+        report(7.0, "leaves"),
+    ),
+    beats=((0.4, 7), (9.0, 7)),
+    exits={"p0.1": 8.0},
+)
+
+
+def broken() -> Iterator[tuple[str, Records]]:
+    """Yield what a rule says first, and records that break its promise."""
+
+    def changed(**others: Any) -> Records:
+        return evolve(GOOD, **others)
+
+    def more(**others: Any) -> Records:
+        return evolve(GOOD, **{name: getattr(GOOD, name) + values for name, values in others.items()})
+
+    unknown = (*ROWS[:2], row(2.1, State.UNKNOWN))
+    yield "P1: d0 has 2 agents in 1 tries", more(agents=(evolve(AGENT, job_id="job_3"),))
+    yield "P3: d0 has lost", changed(changes=(*ROWS[:2], row(2.1, State.REJECTED), *OTHER))
+    yield "P12: d0 has job_9", changed(changes=(*ROWS[:3], row(3.5, State.COMPLETED, job_id="job_9"), *OTHER))
+    yield "P12: d0 has job_1", changed(changes=(*ROWS[:3], evolve(ROWS[3], project="blog"), *OTHER))
+    yield "P12: d0 is failed", changed(changes=(*ROWS[:3], row(3.5, State.FAILED, job_id="job_1"), *OTHER))
+    yield "P12: d0 was completed before", changed(changes=(*ROWS[:3], evolve(ROWS[3], at=2.9), *OTHER))
+    yield "P3: d0 is active at the end", changed(changes=ROWS[:3] + OTHER)
+    yield "P3: d1 is planned at the end", more(changes=(row(7.0, State.PLANNED, "d1", is_unfollowed=True),))
+    yield "P3: d1 has no row", changed(changes=ROWS)
+    yield "P3: p0.1 did not end", changed(stuck=("p0.1 did not end",))
+    yield "P3: d0 is unknown without a cause", changed(changes=unknown + OTHER)
+    yield "Place: p0.1 sends a create of d0 to blog", changed(requests=(create(2.0, project="blog"),))
+    yield "Place: p0.1 sends a poll of job_1", changed(requests=(create(2.5, "job_1", kind="poll", project="blog"),))
+    yield "Sender: p0.1 sends d0 at 3.000 without a claim", more(requests=(create(3.0),))
+    yield "Sender: p0.2 sends d0", changed(requests=(create(2.0, sender="p0.2"),))
+    yield "Sender: p0.1 sends d0 at 2.900, 0.750 s after it was active", changed(requests=(create(2.9),))
+    yield "Teller: d0 was told as completed before", more(reports=(told(3.4),))
+    yield "Teller: d0 was told as ['completed', 'failed']", more(reports=(told(4.5, "failed"),))
+    yield "Teller: d0, completed, was told as", more(reports=(told(4.5, job="job_2"),))
+    yield "Teller: d0 was told as failed of job_1", more(reports=(told(4.5, end="failed"),))
+    yield "Teller: p0.1 and p0.1 told the end of d0", more(reports=(told(4.5),))
+    yield "Teller: the end of d0, completed, was never", changed(reports=GOOD.reports[:5] + GOOD.reports[6:])
+    yield "Result: p0.1 says that d0 is completed, which", more(reports=(evolve(RESULT, at=3.0),))
+    yield (
+        "Result: p0.1 says that d0 is completed, by job_2",
+        more(reports=(evolve(RESULT, about=RESULT.about | {"job": "job_2"}),)),
+    )
+    yield "P8: p0.1 sends a poll of job_1 at 7.500", more(requests=(create(7.5, "job_1", kind="poll"),))
+    yield (
+        "P8: p0.1 sends a poll of job_1 at 8.500",
+        more(requests=(create(8.5, "job_1", kind="poll"),), reports=(report(7.6, "enters"),)),
+    )
+    yield "P10: the key was written", changed(text=f"an error with {KEY}")
+    yield "P12: p0.1 failed: Type", more(reports=(report(7.0, "fails", error="TypeError", text="TypeError"),))
+    yield "P12: p0.1 failed: Journal", more(reports=(report(7.0, "fails", error="JournalError", text="JournalError"),))
+    yield "P12: p0.1 has not ended", changed(exits={})
+    yield "Rate: 2 creates of docs", more(requests=(create(7.4, "d1"),))
+    yield "Active: p0.1 sends d1", changed(requests=(create(2.5, "d1"),))
+    yield "Polls: more than 2 polls", more(reports=(report(3.2, "polled", job="job_1"),))
+    stopped = (Happened(5.0, 7.0, "p0.1", "stop"),)
+    yield "Polls: p0.1 polls at 7.500", more(happened=stopped, reports=(report(7.5, "polled", job="job_1"),))
+
+
+def test_good_records() -> None:
+    """No rule says anything of a world in which all promises were kept."""
+    assert list(broken_promises(GOOD)) == []
+
+
+@pytest.mark.parametrize(("said", "records"), [pytest.param(*each, id=each[0]) for each in broken()])
+def test_broken_promise(said: str, records: Records) -> None:
+    """A broken promise is told of."""
+    assert [one for one in broken_promises(records) if one.startswith(said)]
+
+
+def test_each_rule_fires() -> None:
+    """There is no rule that none of the broken worlds is told of by."""
+    assert [rule.__name__ for rule in RULES if not any(list(rule(records)) for _, records in broken())] == []
+
+
+@pytest.mark.parametrize("what", ["kill", "stop", "cut", "warned"])
+def test_causes(what: str) -> None:
+    """Unknown and told again are no wonder where the process was disturbed."""
+    unknown = (*ROWS[:2], row(2.1, State.UNKNOWN), *ROWS[2:], *OTHER)
+    disturbed = evolve(
+        GOOD, changes=unknown, happened=(Happened(1.4, 2.0, "p0.1", what),), reports=(*GOOD.reports, told(4.5))
+    )
+    assert list(broken_promises(disturbed)) == []
+    assert len(list(broken_promises(evolve(disturbed, happened=(Happened(1.4, 2.0, "p1.1", what),))))) == 2
+    unsure = evolve(GOOD, changes=unknown, requests=(create(2.0, fault="reset on=create"), *GOOD.requests[1:]))
+    assert list(broken_promises(unsure)) == []
+    refused = evolve(GOOD, changes=unknown, requests=(create(2.0, fault="429 on=create"), *GOOD.requests[1:]))
+    assert len(list(broken_promises(refused))) == 1
