@@ -1,6 +1,6 @@
 """Search worlds of real processes for a broken promise, or run the world of one seed and tell of it.
 
-.ci/run search --postgresql --seconds 3600   # new seeds, one after another
+.ci/run search --postgresql --seconds 3600   # new seeds, as many worlds at once as there are cores
 .ci/run search --postgresql --seed 17        # what the seed decides, once more
 
 The processes are real: a seed repeats what was decided, and not the order in which the machine does it. What is found
@@ -8,12 +8,16 @@ keeps the reports of the processes, and all that was recorded.
 """
 
 import asyncio
+import os
+import shutil
 import tempfile
 import time
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Final
 
@@ -50,29 +54,38 @@ def run_plan(plan: Plan, location: str, folder: Path) -> Result:
 
 def main(arguments: Namespace) -> bool:
     """Do what the command line says; return whether all promises were kept."""
-    with _server() as server:
+    with _server() as folder:
         if arguments.seed is not None:
-            result, folder = _run(server, arguments.seed)
-            print(explanation(result, folder))  # noqa: T201 - a command
+            prepare()
+            result, files = _run(shared_server(folder), arguments.seed)
+            print(explanation(result, files))  # noqa: T201 - a command
             return not result.violations
-        return _search(server, arguments.first, time.monotonic() + arguments.seconds)
+        cores, began = os.cpu_count() or 1, time.monotonic()
+        with ProcessPoolExecutor(cores, mp_context=get_context("spawn")) as pool:
+            firsts = range(arguments.first, arguments.first + cores)
+            until = began + arguments.seconds
+            parts = list(pool.map(_search, [folder] * cores, firsts, [cores] * cores, [until] * cores))
+    totals = sum((part for part, _ in parts), Counter[str]())
+    totals["seconds"] = round(time.monotonic() - began)
+    failed = sorted(seed for _, seeds in parts for seed in seeds)
+    figures = ", ".join(f"{totals[name]:,} {name}" for name in ("worlds", "creates", "kills", "seconds"))
+    print(f"{figures}; {len(failed)} broke a promise{f', told of by --seed: {failed}' * bool(failed)}")  # noqa: T201 - a command
+    return not failed
 
 
-def _search(server: Server, first: int, until: float) -> bool:
-    totals: Counter[str] = Counter()
-    failed, seed, began = [], first, time.monotonic()
+def _search(folder: Path, first: int, step: int, until: float) -> tuple[Counter[str], list[int]]:
+    """Run the seeds `first`, `first + step` and so on, until a time of the monotonic clock."""
+    prepare()
+    server, totals, failed, seed = shared_server(folder), Counter[str](), list[int](), first
     while time.monotonic() < until:
-        result, folder = _run(server, seed)
+        result, files = _run(server, seed)
         totals.update(worlds=1, creates=len(result.records.creates), kills=kills_in(result.records))
         if result.violations:
             failed.append(seed)
-            (folder / "explanation").write_text(explanation(result, folder))
-            print(f"seed {seed}: {result.violations[0]}; files in {folder}", flush=True)  # noqa: T201 - a command
-        seed += 1
-    figures = ", ".join(f"{count:,} {name}" for name, count in totals.items())
-    seconds = f"{time.monotonic() - began:,.0f} seconds"
-    print(f"{figures}, {seconds}; {len(failed)} broke a promise{f', told of by --seed: {failed}' * bool(failed)}")  # noqa: T201 - a command
-    return not failed
+            (files / "explanation").write_text(explanation(result, files))
+            print(f"seed {seed}: {result.violations[0]}; files in {files}", flush=True)  # noqa: T201 - a command
+        seed += step
+    return totals, failed
 
 
 def kills_in(records: Records) -> int:
@@ -93,14 +106,15 @@ def _run(server: Server, seed: int) -> tuple[Result, Path]:
 
 
 @contextmanager
-def _server() -> Iterator[Server]:
+def _server() -> Iterator[Path]:
+    """Give the folder of a server, which is started by the first who asks for it, and stopped at the end."""
     folder = Path(tempfile.mkdtemp(prefix="worlds-"))
     folder.chmod(0o755)  # the server may run as another user
     try:
-        prepare()
-        yield shared_server(folder)
+        yield folder
     finally:
         stop_shared_server(folder)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def explanation(result: Result, folder: Path) -> str:

@@ -174,6 +174,23 @@ def _told_again(records: Records, key: str, calls: list[Report]) -> Iterator[str
             yield f"Teller: {first.sender} and {second.sender} told the end of {key} without a cause to tell it again"
 
 
+def not_told(records: Records) -> Iterator[str]:
+    """Teller: nothing is told of what a user has unfollowed, unless it is planned again."""
+    for one in records.said("unfollowed"):
+        if not one.about["was_followed"]:
+            continue
+        changes = [row for row in records.changes if row.key == one.about["key"] and row.at > one.at]
+        since = one.at + _CALLED_SECONDS
+        until = min((row.at for row in changes if row.state is State.PLANNED), default=inf)
+        for call in records.said("told"):
+            is_late = call.about["key"] == one.about["key"] and since < call.at < until
+            if is_late and not records.is_troubled(call.sender, one.at - _CALLED_SECONDS, call.at):
+                yield f"Teller: {call.sender} told the end of {one.about['key']} at {call.at:.3f}, which was unfollowed"
+
+
+_CALLED_SECONDS: Final = 1.0  # from a last look at the row to the call of `on_end`, on a machine that is busy
+
+
 def true_results(records: Records) -> Iterator[str]:
     """Result: what a run or a worker returns is what was recorded, of the item's own job."""
     for one in records.said("result"):
@@ -224,7 +241,7 @@ def no_failure(records: Records) -> Iterator[str]:
 
 Rule = Callable[[Records], Iterator[str]]
 RULES: Final[tuple[Rule, ...]] = (
-    *(one_agent, nothing_lost, true_rows, all_ended, caused, in_place, one_sender, one_teller, true_results),
+    *(one_agent, nothing_lost, true_rows, all_ended, caused, in_place, one_sender, one_teller, not_told, true_results),
     *(nothing_after, no_key, no_failure),
     *(limits.rate, limits.active, limits.polls, limits.stood_still),
 )

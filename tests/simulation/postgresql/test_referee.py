@@ -102,6 +102,8 @@ def broken() -> Iterator[tuple[str, Records]]:
     yield "Teller: d0 was told as failed of job_1", more(reports=(told(4.5, end="failed"),))
     yield "Teller: p0.1 and p0.1 told the end of d0", more(reports=(told(4.5),))
     yield "Teller: the end of d0, completed, was never", changed(reports=GOOD.reports[:5] + GOOD.reports[6:])
+    unfollowed = report(2.5, "unfollowed", key="d0", was_followed=True)
+    yield "Teller: p0.1 told the end of d0 at 4.000, which was unfollowed", more(reports=(unfollowed,))
     yield "Result: p0.1 says that d0 is completed, which", more(reports=(evolve(RESULT, at=3.0),))
     yield (
         "Result: p0.1 says that d0 is completed, by job_2",

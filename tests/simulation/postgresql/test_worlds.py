@@ -12,6 +12,16 @@ from tests.simulation.postgresql.world import prepare
 pytestmark = pytest.mark.slow
 
 
+def test_plans() -> None:
+    """A seed decides the same each time; all kinds of programs and troubles, and all that a person does, come soon."""
+    plans = [plan_of(seed) for seed in range(50)]
+    assert plans == [plan_of(seed) for seed in range(50)]
+    assert {program.kind for plan in plans for program in plan.programs} == {"batch", "worker", "durable"}
+    troubles = {trouble.what for plan in plans for trouble in plan.troubles}
+    assert troubles == {"kill", "terminate", "stop", "cut"}
+    assert {action.what for plan in plans for action in plan.actions} == {"abandon", "retry", "resolve", "send again"}
+
+
 @pytest.mark.parametrize("seed", [15, 61])
 def test_seed(postgresql: Server, seed: int, tmp_path: Path) -> None:
     """Processes that share a journal keep all promises, though they are killed, stopped and cut off."""
