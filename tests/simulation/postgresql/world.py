@@ -5,7 +5,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -24,7 +24,9 @@ from tests.simulation.postgresql.service import agents_of, misbehave, requests_o
 _LOOK_SECONDS: Final = 0.02
 _BEGIN_SECONDS: Final = 60.0  # for the first start of all programs, on a machine that is busy
 _LEAVE_SECONDS: Final = 60.0  # of which a program itself may use some 15
-_END_SECONDS: Final = 60.0  # from the last start, until every row has ended and every end was told
+_QUIET_SECONDS: Final = 60.0  # after the last start, without any progress: a busy machine is no broken promise
+_END_SECONDS: Final = 200.0  # from the last start, until every row has ended and every end was told
+_REST_SECONDS: Final = 0.3  # between two looks at the database
 _STALL_SECONDS: Final = 0.3
 
 
@@ -150,7 +152,7 @@ class World:
     async def _live(self, children: dict[str, Child]) -> None:
         for child in children.values():
             child.start()
-        await self._until(lambda: len({one.sender for one in self._said("enters")}) >= len(children), _BEGIN_SECONDS)
+        await self._entered(len(children))
         self._begun = time.monotonic()
         befalling = [self._befall(children[one.program], one) for one in self._plan.troubles]
         acting = [self._act(one) for one in self._plan.actions]
@@ -161,8 +163,7 @@ class World:
                 await self._resolve(row.key, send_again=False)
         for child in children.values():
             child.start(is_calm=True)
-        if not await self._until(self._is_over, _END_SECONDS):
-            self._stuck.append(f"{_END_SECONDS:g} s after the last start not all was done")
+        await self._finish()
         await self._leave(children)
 
     async def _leave(self, children: dict[str, Child]) -> None:
@@ -177,13 +178,26 @@ class World:
                 child.send(signal.SIGKILL)
                 await child.ended(_LEAVE_SECONDS)
 
-    async def _until(self, condition: Callable[[], bool], seconds: float) -> bool:
-        until = time.monotonic() + seconds
-        while time.monotonic() < until:
-            if await asyncio.to_thread(condition):
-                return True
-            await asyncio.sleep(0.3)
-        return condition()
+    async def _entered(self, count: int) -> None:
+        """Wait until so many programs work."""
+        until = time.monotonic() + _BEGIN_SECONDS
+        while len({one.sender for one in self._said("enters")}) < count and time.monotonic() < until:  # noqa: ASYNC110 - as above
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    async def _finish(self) -> None:
+        """Wait until all is done; note where nothing moves any more."""
+        before, moved, until = None, time.monotonic(), time.monotonic() + _END_SECONDS
+        while not await asyncio.to_thread(self._is_over):
+            now = (
+                [(row.key, row.state) for row in await asyncio.to_thread(rows_of, self._location)],
+                len(self._said("told")),
+            )
+            moved = moved if now == before else time.monotonic()
+            before = now
+            if time.monotonic() > min(until, moved + _QUIET_SECONDS):
+                self._stuck.append("after the last start not all was done, though there was time for it")
+                return
+            await asyncio.sleep(_REST_SECONDS)
 
     def _is_over(self) -> bool:
         """Return whether every row has ended, and every end that is to be told was told by a call that has returned."""
