@@ -1,0 +1,257 @@
+"""Faults in what sends, records and tells: creates, batches, journals and durable jobs."""
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant
+
+SENDING: Final = (
+    # Creates over HTTP.
+    Mutant(
+        "a-create-repeated-after-a-5xx",
+        "_http/responses.py",
+        "unknown = status in _UNKNOWN_CREATES or status >= 500",
+        "unknown = status in _UNKNOWN_CREATES",
+        "A gateway answers 502 although the service has started the agent: the create is repeated, and doubled.",
+    ),
+    Mutant(
+        "a-408-told-as-a-refusal",
+        "_http/responses.py",
+        "_UNKNOWN_CREATES: Final = frozenset({303, 408})",
+        "_UNKNOWN_CREATES: Final = frozenset({303})",
+        "A create that may have started an agent is told as rejected: the user sends it again.",
+    ),
+    Mutant(
+        "creates-on-kept-connections",
+        "_http/transport.py",
+        "self._fresh = self._client(Pool(names, force_close=True))",
+        "self._fresh = self._client(Pool(names))",
+        "A create goes out on a connection that the server is closing: harmless ones end as unknown.",
+    ),
+    Mutant(
+        "creates-follow-redirects",
+        "_http/transport.py",
+        '"allow_redirects": False',
+        '"allow_redirects": True',
+        "A redirect leads the key and the prompt to a foreign origin.",
+        ("tests/contract/test_creates.py", "tests/contract/test_answers.py"),
+    ),
+    Mutant(
+        "an-answer-lost-with-its-cancellation",
+        "_http/progress.py",
+        "return self._step is _Step.SENT",
+        "return False",
+        "A create that is cancelled as its answer comes ends as unknown, and the id is lost.",
+    ),
+    Mutant(
+        "a-late-id-not-logged",
+        "_http/create.py",
+        "report_left(self._report_created(self._created, shutdown), error, self._hooks)",
+        "self._report_created(self._created, shutdown)",
+        "An agent works, and nothing names its job to anybody: no log, no note, no event.",
+    ),
+    Mutant(
+        "a-deadline-from-the-end-of-the-create",
+        "session.py",
+        "left = None if seconds is None else max(seconds - (clock() - began), 0.001)",
+        "left = seconds",
+        "A `run_job` takes up to twice as long as its timeout.",
+    ),
+    # The way of an item.
+    Mutant(
+        "sending-goes-to-planned-on-resume",
+        "batch/_store/statements.py",
+        "return rows.values(state=State.UNKNOWN, **values).returning(_ROW.key)",
+        "return rows.values(state=State.PLANNED, **values).returning(_ROW.key)",
+        "After a crash, a create that had left is sent again: two agents for one item.",
+    ),
+    Mutant(
+        "an-abandoned-row-is-sent",
+        "batch/_store/sqlite.py",
+        "or_(_ROW.state == State.PLANNED, repeated)",
+        "or_(_ROW.state.in_([State.PLANNED, State.ABANDONED]), repeated)",
+        "An item that its user has withdrawn is sent all the same.",
+    ),
+    Mutant(
+        "an-item-begun-while-closing",
+        "batch/_run/tasks.py",
+        "        running.phase = self.phase\n",
+        "",
+        "A batch or worker that is ending sends creates that nobody waits for.",
+    ),
+    Mutant(
+        "a-claim-sent-though-held-back-meanwhile",
+        "batch/_run/item.py",
+        """\
+        self.item.claim = claimed
+        if not self._may_go(permit):
+            await self._plan_again(claimed, None)
+            return None
+""",
+        "        self.item.claim = claimed\n",
+        "Creates go out after the server's 429, or after the run has begun to end.",
+    ),
+    Mutant(
+        "the-permit-of-all-before-the-slot",
+        "batch/_run/item.py",
+        """\
+            await self.item.context.slots.take(self.item.slot)
+            await permit.take_common()
+""",
+        """\
+            await permit.take_common()
+            await self.item.context.slots.take(self.item.slot)
+""",
+        "Items that wait for a slot hold parts of the rate of all projects: others stand still.",
+    ),
+    Mutant(
+        "active-before-the-id-is-recorded",
+        "batch/_run/item.py",
+        """\
+        await self.item.context.unrecorded.record(self.item.key, job.ref, self._record_id(job))
+        self.item.ref = job.ref
+""",
+        """\
+        self.item.set_state(State.ACTIVE)
+        await self.item.context.unrecorded.record(self.item.key, job.ref, self._record_id(job))
+        self.item.ref = job.ref
+""",
+        "A run that ends while an id is being recorded leaves before the id is durable.",
+    ),
+    Mutant(
+        "the-recording-of-an-id-not-shielded",
+        "batch/_run/unrecorded.py",
+        "await asyncio.shield(task)",
+        "await task",
+        "A cancellation at the wrong moment leaves a job that no journal knows.",
+    ),
+    Mutant(
+        "an-item-sent-to-the-default-project",
+        "batch/_run/item.py",
+        "project_id=self.item.row.project_id,",
+        "project_id=None,",
+        "Resumed by a session of another project, a batch creates its jobs there.",
+    ),
+    # Limits of creates.
+    Mutant(
+        "a-rate-counted-from-the-start",
+        "batch/_run/throttle.py",
+        '''\
+            self._under_way += 1
+            return self.holds
+
+    def spend(self) -> None:
+        """Count a create that the server answered, or may have answered."""
+        self._under_way -= 1
+        if self._rate is not None:  # without one nothing would ever remove them
+            self._sent.append(self._clock())
+''',
+        '''\
+            self._under_way += 1
+            self._began = self._clock()
+            return self.holds
+
+    def spend(self) -> None:
+        """Count a create that the server answered, or may have answered."""
+        self._under_way -= 1
+        if self._rate is not None:  # without one nothing would ever remove them
+            self._sent.append(self._began)
+''',
+        "Where creates are slow to arrive, the server counts more of them in a span than its quota allows.",
+    ),
+    Mutant(
+        "a-rate-forgets-refused-creates",
+        "batch/_run/throttle.py",
+        """\
+        self.spend()
+        self._own.limit(began, error.retry_after""",
+        """\
+        self.refund()
+        self._own.limit(began, error.retry_after""",
+        "After a 429, more creates are sent than the server's quota has room for, and it refuses them, too.",
+    ),
+    Mutant(
+        "a-lost-wake-up-of-creates",
+        "batch/_run/throttle.py",
+        '''\
+        """Discard a create that never reached the server."""
+        self._under_way -= 1
+        self._changed.set()
+''',
+        '''\
+        """Discard a create that never reached the server."""
+        self._under_way -= 1
+''',
+        "A create that waits for a place of the rate is never sent once another one gave it back.",
+    ),
+    Mutant(
+        "a-permit-not-given-back",
+        "batch/_run/item.py",
+        """\
+        finally:
+            permit.refund()
+            if self.item.state is State.PLANNED:
+""",
+        """\
+        finally:
+            if self.item.state is State.PLANNED:
+""",
+        "Each item that is stopped before its create takes a place of the rate for good.",
+    ),
+    Mutant(
+        "an-unknown-item-keeps-no-slot",
+        "batch/_run/context.py",
+        "self.context.limits.unknown_for if self.state is State.UNKNOWN else 0.0",
+        "0.0",
+        "More agents are at work than `max_active` allows, since those of unknown creates are not counted.",
+    ),
+    # What a journal keeps.
+    Mutant(
+        "the-key-in-the-journal",
+        "batch/_store/row_store.py",
+        "return one_line(self._mask(_whole_text(error)), _LONGEST_ERROR_BYTES)",
+        "return one_line(_whole_text(error), _LONGEST_ERROR_BYTES)",
+        "A server that echoes the key brings it into the journal, and from there into reports.",
+    ),
+    Mutant(
+        "a-journal-of-any-service",
+        "batch/_service.py",
+        "    if known == service:\n        return None\n",
+        "    if known is not None:\n        return None\n",
+        "A run with the wrong address looks for the jobs of another service, and records that they are gone.",
+    ),
+    # Durable jobs.
+    Mutant(
+        "told-before-on-end-was-called",
+        "durable/_following.py",
+        """\
+        if not await on_end(entry, ended):
+            return False
+        await _retried(partial(self._record_told, followed))
+        return True
+""",
+        """\
+        await _retried(partial(self._record_told, followed))
+        return await on_end(entry, ended)
+""",
+        "A process that is killed as a job ends never tells of the end: a chat waits for ever.",
+    ),
+    Mutant(
+        "on-end-before-the-end-is-recorded",
+        "durable/_following.py",
+        "                outcome, row = await _retried(record)\n",
+        """\
+                if self.on_end is not None and isinstance(ended, AgentJob):
+                    await self.on_end(followed.entry(ended), ended)
+                outcome, row = await _retried(record)
+""",
+        "Who is told of an end finds the job active in the journal, and is told once more.",
+    ),
+    Mutant(
+        "planned-again-and-not-followed",
+        "batch/_store/statements.py",
+        'FOLLOWED_AGAIN: Final = case((_ROW.told_state.is_not(None), ""))',
+        "FOLLOWED_AGAIN: Final = case((_ROW.told_state.is_not(None), _ROW.told_state))",
+        "A durable job that was unfollowed and is planned again is sent by nobody.",
+        ("tests/batch", "tests/durable"),
+    ),
+)

@@ -1,0 +1,166 @@
+"""Faults in what waits, polls, closes, learns and shows."""
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant
+
+WATCHING: Final = (
+    # One read.
+    Mutant(
+        "a-date-measured-by-the-own-clock",
+        "_http/headers.py",
+        "return max(target - (now if origin is None else origin), 0.0)",
+        "return max(target - now, 0.0)",
+        "Where the clocks differ, the client comes back before the server has asked for it, or hours later.",
+    ),
+    Mutant(
+        "the-job-of-another-id",
+        "_http/responses.py",
+        "        if job.id != ref.job_id:\n            other =",
+        "        if not job.id:\n            other =",
+        "A proxy's mixed-up answer ends the wait for a job with the result of another one.",
+    ),
+    Mutant(
+        "a-body-without-a-bound",
+        "_http/transport.py",
+        "while size <= limit and not content.at_eof():",
+        "while not content.at_eof():",
+        "A body without end fills the memory.",
+        ("tests/http", "tests/contract/test_memory.py"),
+    ),
+    # When to ask.
+    Mutant(
+        "the-newest-label-on-a-shared-poll",
+        "_polling/tracked.py",
+        "if self.label is None and label is not None:",
+        "if label is not None:",
+        "The events of a job change their label when another caller waits for it: a dashboard loses its series.",
+    ),
+    Mutant(
+        "a-read-that-waits-outside-its-scope",
+        "_polling/waits.py",
+        """\
+        with CancelScope(None, self._shutdown.waits) as scope:
+            async with self._slots:
+""",
+        """\
+        async with self._slots:
+            with CancelScope(None, self._shutdown.waits) as scope:
+""",
+        "A read that waits for its turn goes on after the session was closed, and sends a request then.",
+        ("tests/polling", "tests/test_session.py", "tests/contract/test_lifecycle.py"),
+    ),
+    Mutant(
+        "a-block-begun-too-late-to-be-interrupted",
+        "_loop/cancel_scope.py",
+        """\
+        super().add(scope)
+        if self._reason is not None:
+            scope.interrupt(copy(self._reason))
+""",
+        "        super().add(scope)\n",
+        "What begins to wait in the moment of the closing waits on, and the program does not end.",
+    ),
+    Mutant(
+        "a-drain-that-forgets-blocks-under-way",
+        "_loop/shutdown.py",
+        "return tuple(self._lost) + tuple(job for recording in self._recordings for job in recording)",
+        "return tuple(self._lost)",
+        "A program ends with exit code 0 although jobs that were created are in no database.",
+    ),
+    Mutant(
+        "a-pause-that-forgets-its-project",
+        "_polling/answers.py",
+        "            self._queue.hold(tracked.ref.project_id, until, due, now)\n",
+        "",
+        "After a 429 without a Retry-After, all other jobs of the project are polled on at full speed.",
+    ),
+    Mutant(
+        "a-pause-of-one-project-for-all",
+        "_polling/backpressure.py",
+        "return len(askers) == _ALL_POLLS",
+        "return bool(askers)",
+        "A 429 to one project stops the polls of every other one.",
+    ),
+    Mutant(
+        "a-wish-that-shortens-the-delay",
+        "_polling/wait_state.py",
+        "self.due = max(now + delay_of(policy.wait, self, outcome, now), self.not_before)",
+        "self.due = self.not_before if retry_after else now + delay_of(policy.wait, self, outcome, now)",
+        "A server that answers errors with a Retry-After of 1 s is polled ten times as often as a healthy one.",
+    ),
+    Mutant(
+        "a-grace-for-each-waiter",
+        "_polling/tracked.py",
+        "        waiter.tracked = self\n",
+        "        waiter.tracked = self\n        self.seen = waiter.started\n",
+        "A job that does not exist is polled for as long as new callers come to wait for it.",
+    ),
+    Mutant(
+        "an-answer-in-hand-dropped-at-the-deadline",
+        "_polling/deadlines.py",
+        "_GRACE_ITERATIONS: Final = 5",
+        "_GRACE_ITERATIONS: Final = 0",
+        "After the loop stood still, waits time out although the end of their job has been received.",
+    ),
+    Mutant(
+        "polls-in-their-caller-s-context",
+        "_polling/workers.py",
+        "asyncio.Task(self._work(worker, context), loop=self._loop, context=context)",
+        "asyncio.Task(self._work(worker, context), loop=self._loop)",
+        "The variables of one request, its user say, reach the polls and events of another one.",
+        ("tests/polling", "tests/contract/test_contexts.py"),
+    ),
+    # What is learned and told.
+    Mutant(
+        "a-duration-from-the-wait-s-start",
+        "_polling/wait_state.py",
+        "self._learn(job, wait.seen - wait.created, now - wait.created)",
+        "self._learn(job, wait.seen - wait.started, now - wait.started)",
+        "Jobs that are waited for late count as short: estimates are too early, and polls too frequent.",
+    ),
+    Mutant(
+        "a-fault-polled-at-the-learned-pace",
+        "learning/strategy.py",
+        "return max(learner.delay(state.outcome_timestamp - state.created), delay) if learner.cells else delay",
+        "return learner.delay(state.outcome_timestamp - state.created) if learner.cells else delay",
+        "A server in trouble is polled up to twice as often as a healthy one.",
+    ),
+    Mutant(
+        "no-wait-ended-for-a-job-left-behind",
+        "telemetry/left_jobs.py",
+        "    if hooks is not None:\n        hooks.left(job, cut)\n",
+        "",
+        "A metric or span shows nothing of an agent that works for a caller that was cut off.",
+        ("tests/telemetry", "tests/contract/test_cancellation.py"),
+    ),
+    # What end users see.
+    Mutant(
+        "an-unknown-create-to-be-retried",
+        "web/answers.py",
+        '502, "unknown", "The job may have been started. Look for it before you start it again."',
+        '502, "unknown", "The job may have been started. Look for it before you start it again.", retry=True',
+        "A browser's client is asked to repeat a create that may have started an agent.",
+    ),
+    Mutant(
+        "an-end-not-sent-again",
+        "web/events.py",
+        'if event is None or event["event"] == "job_end" or event["id"] != last_event_id:',
+        'if event is None or event["id"] != last_event_id:',
+        "A browser that reconnects after the end waits for an event that never comes, and connects for ever.",
+    ),
+    Mutant(
+        "one-session-drained-of-several",
+        "web/shutdown.py",
+        "for draining in _drainings_at(number):",
+        "for draining in _drainings_at(number)[:1]:",
+        "A server with two sessions loses the jobs of one of them at each deployment.",
+    ),
+    Mutant(
+        "the-signal-s-exit-code-before-lost-ids",
+        "cli/ending.py",
+        "stopped_with = None if names_unrecorded(fault) else self.context.interruption.exit_code",
+        "stopped_with = self.context.interruption.exit_code",
+        "A script that is stopped does not learn that jobs are in no journal.",
+    ),
+)
