@@ -178,6 +178,32 @@ async def test_a_429_of_one_project(virtual_journal: Journal) -> None:
     assert service.times["a"][1] == pytest.approx(500, abs=3)
 
 
+async def test_a_claim_that_is_answered_after_a_429(virtual_journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An item whose claim is answered while its project is held back is not sent before the server allows it."""
+    real, slow = virtual_journal._store.claim, ["a1"]
+
+    async def claim(key: str) -> Any:
+        if key in slow:
+            slow.remove(key)
+            await asyncio.sleep(1)
+        return await real(key)
+
+    monkeypatch.setattr(virtual_journal._store, "claim", claim)
+    answers = {"a0": [rate_limited(500)]}
+    service = Service(lambda prompt, *_: answers[prompt].pop() if answers.get(prompt) else None)
+    await run(service, of_projects(2, "a"), virtual_journal, max_active=2, max_sending=2)
+    assert [round(time / 100) for time in service.times["a"]] == [0, 5, 5]
+
+
+async def test_a_slot_that_is_waited_for_takes_no_part_of_a_rate(virtual_journal: Journal) -> None:
+    """Of a rate for all projects, an item that waits for a slot takes no part from an item of another project."""
+    service = Service(lambda prompt, *_: gateway(504) if prompt in {"a0", "a1"} else None, takes=0.0)
+    todo, rate = [*of_projects(3, "a"), *of_projects(1, "b")], Rate(3, per=1000, scope="all")
+    await run(service, todo, virtual_journal, max_active=2, create_rate=rate, unknown_for=600.0)
+    assert service.times["b"][0] < 1
+    assert service.times["a"][2] >= 600
+
+
 async def test_429_without_a_wish(virtual_journal: Journal) -> None:
     """It holds the creates of its project back for 1 s, doubling, whichever item is sent next; others go on."""
     service = Service(lambda _, project, now: rate_limited(None) if project == "a" and now < 100 else None)

@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
-from agentjobs_async import AuthError, InvalidInputError, JournalError
+from agentjobs_async import AuthError, InvalidInputError, JournalError, NotSentError
 from agentjobs_async._polling.pace import PollShare
 from agentjobs_async.batch import BatchResult, BatchWorker, FleetLimits, Journal, Rate, run_batch
 from agentjobs_async.batch._store.heartbeat import PollSharing
 from agentjobs_async.batch._store.row_store import NoRoom
-from tests.batch.stage import FOREVER, NO_KEYS, FakeSession, hang, items, refused_key, states, unused
+from tests.batch.stage import FOREVER, NO_KEYS, FakeSession, hang, items, not_sent, refused_key, states, unused
+from tests.polled import clock
 
 pytestmark = pytest.mark.looptime
 
@@ -122,6 +123,19 @@ async def test_what_would_befall_every_item(file_journal: Journal) -> None:
     assert set(states(await file_journal.rows()).values()) == {"planned"}
 
 
+async def test_a_set_that_comes_too_late(file_journal: Journal) -> None:
+    """A set that is run once nothing may be sent any more sends nothing, and returns what it leaves planned."""
+    session = FakeSession()
+    session.answers = {"p0": [not_sent("certificate")]}
+    await file_journal.add(items(2))
+    async with BatchWorker(session.session, file_journal) as worker:
+        with pytest.raises(NotSentError):
+            await worker.run(["k0"])
+        assert await worker.run(["k1"]) == ("k1",)
+    assert [prompt for _, prompt in session.sent] == ["p0"]
+    assert states(await file_journal.rows()) == {"k0": "planned", "k1": "planned"}
+
+
 async def test_leaving_a_set(journal: Journal) -> None:
     """Cancelling a set leaves at once; its creates under way go on to their answers, and no further."""
     session = FakeSession(duration=FOREVER)
@@ -164,6 +178,49 @@ async def test_no_id_is_dropped_by_closing(
         assert words in caught.value.__notes__[0]
     assert words in caplog.text
     await worker.aclose()
+
+
+async def test_an_id_that_is_being_recorded(file_journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Closing a worker waits for an id that a slow journal is recording, and the row has it then."""
+    real, asked = file_journal._store.record_created, asyncio.Event()
+
+    async def record(*arguments: Any) -> Any:
+        asked.set()
+        await asyncio.sleep(5)
+        return await real(*arguments)
+
+    monkeypatch.setattr(file_journal._store, "record_created", record)
+    await file_journal.add(items(1))
+    async with BatchWorker(FakeSession(duration=FOREVER).session, file_journal) as worker:
+        running = asyncio.create_task(worker.run(["k0"]))
+        await asked.wait()
+    await asyncio.wait([running])
+    assert [(row.state, row.job_id) async for row in file_journal.rows()] == [("active", "job_0")]
+
+
+async def test_an_id_that_is_being_recorded_as_its_batch_is_cancelled(
+    file_journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch that is cancelled while an id is being recorded records it, and leaves within a tenth of a second."""
+    real, asked = file_journal._store.record_created, asyncio.Event()
+
+    async def record(*arguments: Any) -> Any:
+        asked.set()
+        await asyncio.sleep(0.04)
+        return await real(*arguments)
+
+    async def leave() -> None:
+        async with run_batch(FakeSession(duration=FOREVER).session, items(1), journal=file_journal):
+            await asyncio.Event().wait()
+
+    monkeypatch.setattr(file_journal._store, "record_created", record)
+    running = asyncio.create_task(leave())
+    await asked.wait()
+    began = clock()
+    running.cancel()
+    await asyncio.wait([running])
+    assert clock() - began < 0.1
+    assert [(row.state, row.job_id) async for row in file_journal.rows()] == [("active", "job_0")]
 
 
 async def test_a_claim_that_is_cut_off(laid_out: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ class Mutant:
         there: The text that is there, exactly once.
         instead: The text that comes in its place.
         harm: What a user would suffer, as a sentence.
-        tests: The files or folders of the tests that are to find it; empty for the quick ones of the module's room.
+        tests: The files or folders of the tests that are to find it; empty for those of the module's room.
     """
 
     name: str
@@ -35,11 +35,6 @@ class Mutant:
         """The files or folders of the tests that are to find it."""
         room = self.module.partition("/")[0].removesuffix(".py")
         return self.tests or (_SPARE_ROOMS.get(room, f"tests/{room.removeprefix('_')}"),)
-
-    @property
-    def selection(self) -> tuple[str, ...]:
-        """What pytest is given to run these tests."""
-        return self.places if self.tests else (*self.places, "-m", "not slow")
 
     def path_in(self, checkout: Path) -> Path:
         """Return the path of its module in a checkout."""

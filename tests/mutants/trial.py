@@ -57,7 +57,7 @@ def tried(mutant: Mutant, seconds: float) -> Verdict:
         copy = Path(folder) / "checkout"
         shutil.copytree(CHECKOUT, copy, ignore=_LEFT_OUT)
         mutant.put_into(copy)
-        return Verdict(mutant.name, _searched(copy, seconds), _tested(copy, mutant.selection))
+        return Verdict(mutant.name, _searched(copy, seconds), _tested(copy, mutant.places))
 
 
 def _searched(copy: Path, seconds: float) -> str | None:
@@ -84,12 +84,12 @@ def _hunted(checkout: Path, first: int, seconds: float, worlds: int | None = Non
     return _run(checkout, "tests.mutants.hunt", f"--first={first}", f"--seconds={seconds}", longest, *bound)
 
 
-def _tested(copy: Path, selection: tuple[str, ...]) -> str | None:
+def _tested(copy: Path, places: tuple[str, ...]) -> str | None:
     """Return the first test that fails, unless it fails without the fault, too."""
     deselected: list[str] = []
     while True:
         try:
-            done = _pytest(copy, *selection, *(f"--deselect={test}" for test in deselected))
+            done = _pytest(copy, *places, *(f"--deselect={test}" for test in deselected))
         except subprocess.TimeoutExpired:
             return "the tests hang"
         if not done.returncode:
