@@ -10,9 +10,19 @@ from unittest.mock import AsyncMock
 import pytest
 import tenacity
 
-from agentjobs_async import AgentJob, InvalidInputError, JobRef, JobStatus, JobTracker, ProtocolError, wait_for_job
+from agentjobs_async import (
+    AgentJob,
+    InvalidInputError,
+    JobRef,
+    JobStatus,
+    JobTracker,
+    PollBudget,
+    ProtocolError,
+    SessionClosedError,
+    wait_for_job,
+)
 from agentjobs_async.models import JobSource
-from tests.polled import ACTIVE, DONE, REF, Polled, every, in_memory
+from tests.polled import ACTIVE, DONE, REF, Polled, clock, every, in_memory, let_go, swallows
 from tests.rows import failures_at_once
 from tests.scripted import session_of
 
@@ -142,3 +152,19 @@ async def test_mistakes_in_the_program() -> None:
         (AgentJob("", "docs", "completed"), "another job, docs~."),
     ]
     assert await failures_at_once(check, *rows) == {}
+
+
+@in_memory
+async def test_closing_ends_a_read_that_waits_for_its_turn() -> None:
+    """A read that waits for its turn is ended by closing, whatever the one before does, and asks for nothing later."""
+    read = Polled(jobs={"job_1": [swallows], "job_2": ["active"]})
+    session = session_of(get_job=read, budget=PollBudget(in_flight=1))
+    first, second = (asyncio.create_task(session.get_job(JobRef("docs", name))) for name in ("job_1", "job_2"))
+    await let_go()
+    began = clock()
+    await session.aclose()
+    await asyncio.wait([second])
+    assert isinstance(second.exception(), SessionClosedError)
+    assert clock() - began < 0.1
+    await asyncio.wait([first])
+    assert read.at("job_2") == []
