@@ -204,6 +204,25 @@ async def test_a_slot_that_is_waited_for_takes_no_part_of_a_rate(virtual_journal
     assert service.times["a"][2] >= 600
 
 
+async def test_an_item_withdrawn_before_its_claim_takes_no_part_of_a_rate(
+    virtual_journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An item that is abandoned right before it is claimed leaves its part of a rate to the next one."""
+    real = virtual_journal._store.claim
+
+    async def claim(key: str) -> Any:
+        if key == "k0":
+            await virtual_journal.abandon(key)
+        return await real(key)
+
+    monkeypatch.setattr(virtual_journal._store, "claim", claim)
+    session = FakeSession()
+    async with asyncio.timeout(100):
+        results = await run(session, items(2), virtual_journal, max_sending=1, create_rate=Rate(1, per=1000))
+    assert outcomes(results) == {"k0": "abandoned", "k1": "completed"}
+    assert session.agents == {"p1": 1}
+
+
 async def test_429_without_a_wish(virtual_journal: Journal) -> None:
     """It holds the creates of its project back for 1 s, doubling, whichever item is sent next; others go on."""
     service = Service(lambda _, project, now: rate_limited(None) if project == "a" and now < 100 else None)
