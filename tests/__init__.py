@@ -12,5 +12,6 @@
 - `contract.ways`: the three ways to wait; `contract.tables`: faults; `contract.sinks`: where a key could come out.
 - `contract.children`: scripts in processes of their own; `recipes.processes`: the recipes in such.
 - `simulation`: the package in a world that a seed decides; its `__init__` lists the parts.
+- `mutants`: faults put into copies of the package, and what finds them; its `__init__` lists the parts.
 - `browser`, `extras`: what not every environment has, and the commands that bring it; `flaky`: the gate's second try.
 """

@@ -48,7 +48,6 @@ WATCHING: Final = (
             with CancelScope(None, self._shutdown.waits) as scope:
 """,
         "A read that waits for its turn goes on after the session was closed, and sends a request then.",
-        ("tests/polling", "tests/test_session.py", "tests/contract/test_lifecycle.py"),
     ),
     Mutant(
         "a-block-begun-too-late-to-be-interrupted",
@@ -132,7 +131,7 @@ WATCHING: Final = (
         "    if hooks is not None:\n        hooks.left(job, cut)\n",
         "",
         "A metric or span shows nothing of an agent that works for a caller that was cut off.",
-        ("tests/telemetry", "tests/contract/test_cancellation.py"),
+        ("tests/http/test_create.py",),
     ),
     # What end users see.
     Mutant(

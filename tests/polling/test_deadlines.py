@@ -4,9 +4,10 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
+from agentjobs_async import JobRef, JobTracker
 from agentjobs_async._polling.deadlines import Deadlines
 from agentjobs_async._polling.tracked import Watch
-from tests.polled import in_memory
+from tests.polled import REF, Polled, every, in_memory, let_go, stand_still
 
 pytestmark = in_memory
 
@@ -116,3 +117,17 @@ async def test_closing_amid_the_ends() -> None:
     told.deadlines.close()
     await asyncio.sleep(10)
     assert len(told.over) == ended
+
+
+async def test_an_answer_in_hand() -> None:
+    """An answer that came while the loop stood still counts, though it is handed on only after the deadline."""
+
+    async def state(_ref: JobRef) -> str:
+        await asyncio.sleep(0.5)
+        await let_go(3)
+        return "completed"
+
+    async with JobTracker(Polled(state), policy=every(100)) as tracker:
+        wait = tracker.watch(REF, timeout=10)
+        asyncio.get_running_loop().call_later(0.2, stand_still, 30)
+        assert (await wait).succeeded

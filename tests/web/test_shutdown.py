@@ -15,6 +15,7 @@ from agentjobs_async.batch import Journal, State
 from agentjobs_async.testing import Emulator, JobScript
 from agentjobs_async.web import drain_on_signal, sse_events
 from tests.first_process import run_first
+from tests.polled import REF, never
 from tests.scripted import KEY
 
 ENDLESS = JobScript(duration=float("inf"))
@@ -195,6 +196,18 @@ async def test_without_a_signal(received: list[int]) -> None:
         assert signal.getsignal(signal.SIGTERM) is own
         assert (await session.run_job("Still open")).succeeded
     assert received == []
+
+
+@pytest.mark.looptime
+async def test_all_sessions_are_drained(received: list[int]) -> None:
+    """A signal drains all sessions of the process, and reaches the server's own handler once."""
+    async with JobTracker(never) as first, JobTracker(never) as second:
+        async with drain_on_signal(first), drain_on_signal(second):
+            waits = [tracker.watch(REF) for tracker in (first, second)]
+            signal.raise_signal(signal.SIGTERM)
+            await asyncio.wait(waits, timeout=60)
+            assert [wait.done() and type(wait.exception()) for wait in waits] == [SessionClosedError] * 2
+    assert received == [signal.SIGTERM]
 
 
 async def test_in_another_thread() -> None:
