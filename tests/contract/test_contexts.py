@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from agentjobs_async import (
+    AgentJob,
     JobRef,
     JobTracker,
     WaitEnded,
@@ -42,6 +43,20 @@ async def test_one_context_for_a_wait() -> None:
     async with JobTracker(Polled("active", "completed"), policy=every(1), hooks=[traced]) as tracker:
         await asyncio.gather(*(tracker.watch(JobRef("docs", f"job_{number}")) for number in range(3)))
         assert (tokens, span.get(None)) == ({}, None)
+
+
+async def test_polls_have_no_caller() -> None:
+    """A poll, which serves all waits for its job, sees nothing of what the caller of the first one has set."""
+    seen: list[object] = []
+
+    async def get_job(ref: JobRef) -> AgentJob:
+        seen.append(CALLER.get(None))
+        return AgentJob(ref.job_id, ref.project_id, "completed")
+
+    CALLER.set(Caller())
+    async with JobTracker(get_job) as tracker:
+        await tracker.wait_for_job(JobRef("docs", "job_1"))
+    assert seen == [None]
 
 
 @pytest.mark.parametrize("hooks", [[], [lambda _: None]])
