@@ -33,7 +33,7 @@ SENDING: Final = (
         '"allow_redirects": False',
         '"allow_redirects": True',
         "A redirect leads the key and the prompt to a foreign origin.",
-        ("tests/contract/test_creates.py", "tests/contract/test_answers.py"),
+        ("tests/contract/test_creates.py",),
     ),
     Mutant(
         "an-answer-lost-with-its-cancellation",

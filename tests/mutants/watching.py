@@ -26,7 +26,7 @@ WATCHING: Final = (
         "while size <= limit and not content.at_eof():",
         "while not content.at_eof():",
         "A body without end fills the memory.",
-        ("tests/http", "tests/contract/test_memory.py"),
+        ("tests/contract/test_memory.py",),
     ),
     # When to ask.
     Mutant(
@@ -108,7 +108,7 @@ WATCHING: Final = (
         "asyncio.Task(self._work(worker, context), loop=self._loop, context=context)",
         "asyncio.Task(self._work(worker, context), loop=self._loop)",
         "The variables of one request, its user say, reach the polls and events of another one.",
-        ("tests/polling", "tests/contract/test_contexts.py"),
+        ("tests/contract/test_contexts.py",),
     ),
     # What is learned and told.
     Mutant(
@@ -117,6 +117,7 @@ WATCHING: Final = (
         "self._learn(job, wait.seen - wait.created, now - wait.created)",
         "self._learn(job, wait.seen - wait.started, now - wait.started)",
         "Jobs that are waited for late count as short: estimates are too early, and polls too frequent.",
+        ("tests/polling/test_wait_state.py", "tests/learning/test_strategy.py"),
     ),
     Mutant(
         "a-fault-polled-at-the-learned-pace",
@@ -157,9 +158,10 @@ WATCHING: Final = (
     ),
     Mutant(
         "the-signal-s-exit-code-before-lost-ids",
-        "cli/ending.py",
-        "stopped_with = None if names_unrecorded(fault) else self.context.interruption.exit_code",
-        "stopped_with = self.context.interruption.exit_code",
+        "cli/process.py",
+        "            if names_unrecorded(error):\n                return code\n",
+        "",
         "A script that is stopped does not learn that jobs are in no journal.",
+        ("tests/cli/test_process.py",),
     ),
 )
