@@ -1,6 +1,7 @@
 """How far a create has come, and what outcome that leaves."""
 
 from collections.abc import Callable
+from datetime import UTC
 
 import pytest
 from multidict import CIMultiDict
@@ -62,6 +63,31 @@ def test_no_step_back() -> None:
     for move in (progress.connecting, progress.connected):
         move()
         assert progress.outcome is UNKNOWN
+
+
+def test_connections_of_a_try() -> None:
+    """The connections of each try are counted for themselves: what the second one tells proves nothing of the first."""
+    progress = progress_of()
+    for _ in range(2):
+        progress.start_try()
+        counts = [progress.connections]
+        for _ in range(3):
+            progress.connected()
+            counts.append(progress.connections)
+        assert counts == [0, 1, 2, 3]
+
+
+def test_when_it_was_sent() -> None:
+    """A create is dated by the start of its last try, in UTC, and from its sending on by that; not before its first."""
+    progress = progress_of()
+    assert (progress.sent_at, progress.status) == (None, None)
+    progress.start_try()
+    started = progress.sent_at
+    assert started is not None
+    assert started.tzinfo is UTC
+    progress.sending()
+    assert progress.sent_at is not None
+    assert progress.sent_at >= started
 
 
 def test_a_try_is_sent_once() -> None:
