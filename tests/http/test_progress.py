@@ -77,6 +77,18 @@ def test_connections_of_a_try() -> None:
         assert counts == [0, 1, 2, 3]
 
 
+def test_awaiting_the_answer() -> None:
+    """Only a try whose body is written, and that is not decided, awaits its answer."""
+    progress = progress_of()
+    progress.start_try()
+    awaits = []
+    for move in (progress.sent, progress.sending, progress.sent, progress.decided, progress.sent):
+        move()
+        awaits.append(progress.awaits_answer)
+    assert awaits == [False, False, True, False, False]
+    assert progress.outcome is NOT_SENT
+
+
 def test_when_it_was_sent() -> None:
     """A create is dated by the start of its last try, in UTC, and from its sending on by that; not before its first."""
     progress = progress_of()

@@ -18,8 +18,9 @@ from tests.mutants.mutant import Mutant
 
 _FIRST_SEED: Final = 1  # of all trials, so that they can be repeated
 _LONGEST_WORLD_SECONDS: Final = 120.0  # of CPU time; the longest without a fault takes a tenth of that
-_LONGEST_TESTS_SECONDS: Final = 1800.0  # a room takes a minute on a quiet machine
+_LONGEST_SECONDS: Final = 3600.0  # of a hunt or a room, each of which takes a minute or two on a quiet machine
 _LONGEST_TEST_SECONDS: Final = 120.0  # the slowest takes a fifth of that; a machine may stall
+_ENDLESS: Final = "a world never ends"
 _LEFT_OUT: Final = shutil.ignore_patterns(".*", "build", "dist")
 _FOUND: Final = re.compile(r"(\d+) (\S+) (.*)")
 """What a hunt prints: the seed, the seconds of CPU time, and the promise."""
@@ -64,9 +65,12 @@ def _searched(copy: Path, seconds: float) -> str | None:
     """Return the first world that breaks a promise, unless the same seed breaks one without the fault, too."""
     first, left = _FIRST_SEED, seconds
     while left > 0:
-        done = _hunted(copy, first, left)
+        try:
+            done = _hunted(copy, first, left)
+        except subprocess.TimeoutExpired:
+            return _ENDLESS
         if done.returncode == -signal.SIGPROF:
-            return "a world never ends"
+            return _ENDLESS
         if not done.returncode:
             return None
         if not (found := _FOUND.match(done.stdout)):
@@ -124,7 +128,7 @@ def _run(checkout: Path, module: str, *arguments: str) -> subprocess.CompletedPr
         check=False,
         capture_output=True,
         text=True,
-        timeout=_LONGEST_TESTS_SECONDS,
+        timeout=_LONGEST_SECONDS,
     )
 
 
