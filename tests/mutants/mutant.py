@@ -41,9 +41,15 @@ class Mutant:
         return checkout / "agentjobs_async" / self.module
 
     def put_into(self, checkout: Path) -> None:
-        """Write the fault into the module of a copy."""
+        """Write the fault into the module of a copy.
+
+        Raises:
+            ValueError: It can't be put there, as `problem_in` says.
+        """
+        if (problem := self.problem_in(checkout)) is not None:
+            raise ValueError(problem)
         path = self.path_in(checkout)
-        path.write_text(path.read_text().replace(self.there, self.instead, 1))
+        path.write_text(path.read_text().replace(self.there, self.instead))
 
     def problem_in(self, checkout: Path) -> str | None:
         """Return why it can't be put into a checkout, or not be tested there; `None` if it can."""

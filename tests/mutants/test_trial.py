@@ -7,6 +7,7 @@ from tests.mutants.trial import Verdict, first_failed, summary, tried
 
 pytestmark = pytest.mark.slow  # the tests of a copy, and a world of it, are processes of their own
 
+IMPORT = "from math import inf\n"
 API_KEY = "tests/http/test_api_key.py"
 NONE = Verdict("none", None, None)
 BY_SEARCH = Verdict("by-search", "seed 1, after 2 s: P1: two agents", None)
@@ -29,10 +30,20 @@ def test_a_fault_is_found_in_a_copy() -> None:
 
 def test_a_fault_that_no_test_can_see() -> None:
     """A fault of a module that its tests do not use is found by none."""
-    fault = Mutant(
-        "unseen", "_text.py", "import re\n", "import re\n\nre.purge()\n", "No.", ("tests/loop/test_wheel.py",)
-    )
+    fault = Mutant("unseen", "_text.py", IMPORT, f"{IMPORT}import sys\n", "No.", ("tests/loop/test_wheel.py",))
     assert not tried(fault, 0.0).is_found
+
+
+def test_tests_that_can_not_run() -> None:
+    """A fault with which its tests can't be imported is an error, and not found."""
+    with pytest.raises(RuntimeError, match="can't run"):
+        tried(Mutant("broken", "_text.py", IMPORT, "import gone\n", "No.", ("tests/test_text.py",)), 0.0)
+
+
+def test_a_fault_whose_text_is_gone() -> None:
+    """A fault is not tried whose text is not there."""
+    with pytest.raises(ValueError, match="0 times"):
+        tried(Mutant("gone", "_text.py", "import gone\n", IMPORT, "No.", (API_KEY,)), 0.0)
 
 
 def test_what_is_printed() -> None:

@@ -53,7 +53,11 @@ class Verdict:
 
 
 def tried(mutant: Mutant, seconds: float) -> Verdict:
-    """Return what finds a fault: `seconds` of worlds, none for 0, and the tests of its room."""
+    """Return what finds a fault: `seconds` of worlds, none for 0, and the tests of its room.
+
+    Raises:
+        RuntimeError: The worlds or the tests can't run, which says nothing of the fault.
+    """
     with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
         copy = Path(folder) / "checkout"
         shutil.copytree(CHECKOUT, copy, ignore=_LEFT_OUT)
@@ -74,7 +78,7 @@ def _searched(copy: Path, seconds: float) -> str | None:
         if not done.returncode:
             return None
         if not (found := _FOUND.match(done.stdout)):
-            return f"worlds can't run: {_last_line(done.stderr)}"
+            raise RuntimeError(f"worlds can't run: {_last_line(done.stderr)}")
         seed, spent, promise = int(found[1]), float(found[2]), found[3]
         if not _hunted(CHECKOUT, seed, seconds, worlds=1).returncode:
             return f"seed {seed}, after {seconds - left + spent:.0f} s: {promise}"
@@ -100,7 +104,7 @@ def _tested(copy: Path, places: tuple[str, ...]) -> str | None:
             return None
         failed = first_failed(done.stdout)
         if failed is None or "::" not in failed:
-            return failed or f"the tests can't run: {_last_line(done.stdout + done.stderr)}"
+            raise RuntimeError(f"{failed or 'the tests'} can't run: {_last_line(done.stdout + done.stderr)}")
         if not _pytest(CHECKOUT, failed).returncode:
             return failed
         deselected.append(failed)
