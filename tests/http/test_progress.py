@@ -1,5 +1,6 @@
 """How far a create has come, and what outcome that leaves."""
 
+import asyncio
 from collections.abc import Callable
 from datetime import UTC
 
@@ -134,6 +135,23 @@ def test_withheld() -> None:
     decision = progress.decision
     assert isinstance(decision, NotSentError)
     assert (decision.reason, progress.outcome) == ("withheld", NOT_SENT)
+
+
+@pytest.mark.parametrize("error", [LookupError("mine"), asyncio.CancelledError()])
+def test_before_send_that_raises(error: BaseException) -> None:
+    """A `before_send` that raises, be it a cancellation, forbids the try, and the error says what it raised."""
+
+    def raising() -> bool:
+        raise error
+
+    progress = progress_of(raising)
+    progress.start_try()
+    with pytest.raises(StoppedError):
+        progress.sending()
+    decision = progress.decision
+    assert isinstance(decision, NotSentError)
+    assert (decision.reason, progress.outcome) == ("withheld", NOT_SENT)
+    assert f"before_send raised {type(error).__name__}" in decision.message
 
 
 def test_interrupted_before_sending() -> None:
