@@ -206,7 +206,7 @@ FAULTS = [f"{name}:{where}".removesuffix(":") for name, kind in KINDS.items() fo
 
 _MAX_SKEW_SECONDS = 1e9  # more than thirty years, yet every date keeps a year of four digits
 _WIDTH = 108  # columns of a help text, which `help` indents
-_WORD = re.compile(r'(?:"(?:[^"\\]|\\.)*"|[^\s"])+')
+_WORD = re.compile(r'(?:"(?:[^"\\]++|\\.)*+"|[^\s"]++)++')  # possessive: a value may be a document of a megabyte
 
 
 def split(text: str) -> list[str]:
