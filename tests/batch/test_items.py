@@ -9,11 +9,6 @@ from agentjobs_async import InvalidInputError
 from agentjobs_async.batch import BatchItem, check_items
 from agentjobs_async.batch.items import checked_item
 
-DEEP: dict[str, Any] = {}
-for _ in range(100_000):
-    DEEP = {"a": DEEP}
-
-
 WRONG_CONTEXTS: dict[str, Any] = {
     "text": "secret",
     "list": ["secret"],
@@ -24,13 +19,20 @@ WRONG_CONTEXTS: dict[str, Any] = {
     "surrogate": {"secret": "\ud800"},
     "long": {"secret": "x" * 16_384},
     "many bytes": {"secret": "ü" * 8_192},
-    "deep": DEEP,
 }
+
+
+def deep() -> dict[str, Any]:
+    """Return a context of 100,000 levels."""
+    context: dict[str, Any] = {}
+    for _ in range(100_000):
+        context = {"a": context}
+    return context
 
 
 def test_wrong_contexts() -> None:
     """A context that is no JSON object, or is too large, is refused, without a word of what it holds."""
-    for name, context in WRONG_CONTEXTS.items():
+    for name, context in (WRONG_CONTEXTS | {"deep": deep()}).items():
         with pytest.raises(InvalidInputError, match="context must") as caught:
             checked_item(BatchItem("k", "p", context=context))
         assert "secret" not in str(caught.value), name
