@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import ssl
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -21,11 +22,15 @@ if TYPE_CHECKING:
 # looptime asks for the loop even of a test without one, and Python 3.11 would then make one, which is never closed.
 asyncio.set_event_loop(None)
 
+# Hundreds of processes import the package and the tests: each would compile them again where no bytecode is written.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 # A shell starts background commands with SIGINT ignored, and child processes inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-_SLOW_FOLDERS = [Path(__file__).parent / name for name in ("contract", "docs", "engines")]
+_SLOW_FOLDERS = tuple(f"tests/{name}/" for name in ("contract", "docs", "engines"))
 _SHARED_FOLDER = pytest.StashKey[Path]()
 """A folder of all processes of a test run, on which they agree before they start."""
 
@@ -65,8 +70,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """
     for item in items:
         fixtures = getattr(item, "fixturenames", ())
-        in_slow_folder = any(folder in item.path.parents for folder in _SLOW_FOLDERS)
-        if in_slow_folder or "postgresql" in fixtures or "own_postgresql" in fixtures:
+        if item.nodeid.startswith(_SLOW_FOLDERS) or "postgresql" in fixtures or "own_postgresql" in fixtures:
             item.add_marker(pytest.mark.slow)
 
 
