@@ -122,11 +122,18 @@ def _shown(end: object) -> Iterator[tuple[str, str]]:
 
 def _told(error: BaseException) -> traceback.TracebackException:
     """Return what a careful report says of an error, less the locals of the tests: they know the key by right."""
-    told = first = traceback.TracebackException.from_exception(error, capture_locals=True)
+    told = first = traceback.TracebackException.from_exception(error, capture_locals=True, lookup_lines=False)
     while told is not None:
-        told.stack[:] = [frame for frame in told.stack if not frame.filename.startswith(_TESTS)]
+        told.stack[:] = [_without_source(frame) for frame in told.stack if not frame.filename.startswith(_TESTS)]
         told = told.__cause__ or told.__context__  # type: ignore[assignment]  # None ends it
     return first
+
+
+def _without_source(frame: traceback.FrameSummary) -> traceback.FrameSummary:
+    """Return a frame with its locals but without its line of source, which holds no key and takes long to mark up."""
+    bare = traceback.FrameSummary(frame.filename, frame.lineno, frame.name, line="")
+    bare.locals = frame.locals
+    return bare
 
 
 def _texts(root: object) -> Iterator[tuple[str, str]]:
