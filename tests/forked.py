@@ -101,19 +101,19 @@ def run_program(text: str, *arguments: str) -> None:
 def _call(
     work: Callable[..., object], arguments: tuple[Any, ...], env: Mapping[str, str], streams: list[Connection]
 ) -> None:
-    os.environ.clear()
-    os.environ.update(env)
-    time.tzset()
     warnings.simplefilter("error")
-    _take(streams)
+    become(env, streams)
     try:
         work(*arguments)
     finally:
         gc.collect()  # what nobody closed is told now: this process ends without Python's own last steps
 
 
-def _take(streams: list[Connection]) -> None:
-    """Make these the standard streams, as Python makes them at its start."""
+def become(env: Mapping[str, str], streams: list[Connection]) -> None:
+    """Take an environment, and standard streams as Python makes them at its start."""
+    os.environ.clear()
+    os.environ.update(env)
+    time.tzset()
     for number, stream in enumerate(streams):
         os.dup2(stream.fileno(), number)
         stream.close()

@@ -13,8 +13,7 @@ from typing import BinaryIO, Final
 
 from agentjobs_async.testing import Emulator, JobScript
 from tests.extras import FRAMEWORKS, need_recipes
-from tests.forked import Forked
-from tests.recipes.supervisor import supervise
+from tests.recipes import supervisor
 from tests.until import PATIENCE_SECONDS
 
 RECIPES: Final = Path(__file__).parents[2] / "docs" / "recipes"
@@ -159,9 +158,9 @@ async def program(
         read_end, write_end = os.pipe()
         output = stack.enter_context(os.fdopen(read_end, "rb"))
         with os.fdopen(write_end, "wb"):
-            supervisor = Forked(
-                supervise,
-                *(command, imported),
+            supervisor.start(
+                command,
+                imported,
                 env={**os.environ, **SETTINGS, **environment},
                 streams=(standard_input.fileno(), write_end, write_end),
             )
@@ -172,8 +171,6 @@ async def program(
             yield Program(commands, stream)
         finally:
             transport.close()
-            supervisor.kill()
-            await asyncio.to_thread(supervisor.wait)
 
 
 async def complete(service: Emulator) -> None:

@@ -1,29 +1,77 @@
-"""A process that runs a program again and again, each time in a fork that shares what the program imports."""
+"""A process that imports what recipes need once, and runs them in forks that share it."""
 
 import os
 import runpy
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import cache
 from importlib import import_module
 from io import TextIOWrapper
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from multiprocessing.reduction import recv_handle, send_handle
 from pathlib import Path
 from typing import cast
 
-from tests.forked import run_module, run_program
+from tests.forked import Forked, become, run_module, run_program
 
 
-def supervise(arguments: Sequence[str], imported: Sequence[str]) -> None:
-    """Run Python with some arguments for each line of standard input, and write the id and the exit code of each run.
+def start(
+    arguments: Sequence[str], imported: Sequence[str], env: Mapping[str, str], streams: tuple[int, int, int]
+) -> None:
+    """Start a process that runs a program for each line of its input, and writes the id and the exit code of each run.
+
+    It ends when its standard input does.
 
     Args:
         arguments: A file, `-c` and a text, or `-m` and a module; then the arguments of the program.
         imported: The modules that the program imports.
+        env: The environment.
+        streams: The descriptors of standard input, output and error.
     """
+    connection, pid = _importer(tuple(imported))
+    connection.send((tuple(arguments), dict(env)))
+    for stream in streams:
+        send_handle(connection, stream, pid)
+
+
+@cache
+def _importer(imported: tuple[str, ...]) -> tuple[Connection, int]:
+    """Return the connection to a process that has imported some modules, and its id: one for the whole test run."""
+    here, there = Pipe()
+    nothing = os.open(os.devnull, os.O_RDWR)
+    process = Forked(_fork_for_each, there, imported, env=os.environ, streams=(nothing, nothing, 2))
+    os.close(nothing)
+    there.close()
+    return here, process.pid
+
+
+def _fork_for_each(requests: Connection, imported: Sequence[str]) -> None:
+    """Import the modules, and fork a supervisor for each request."""
     warnings.resetwarnings()  # a framework may warn
-    cast("TextIOWrapper", sys.stdout).reconfigure(line_buffering=True)
     for name in imported:
         import_module(name)
+    while True:
+        try:
+            arguments, env = requests.recv()
+        except EOFError:  # the test run is over
+            return
+        streams = [Connection(recv_handle(requests)) for _ in range(3)]
+        if os.fork() == 0:
+            requests.close()
+            become(env, streams)
+            _supervise(arguments)
+            return
+        for stream in streams:
+            stream.close()
+        with suppress(ChildProcessError):
+            os.waitpid(-1, os.WNOHANG)  # an earlier one
+
+
+def _supervise(arguments: Sequence[str]) -> None:
+    cast("TextIOWrapper", sys.stdout).reconfigure(line_buffering=True)
     for _ in sys.stdin:
         pid = os.fork()
         if pid == 0:
