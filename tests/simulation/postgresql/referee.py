@@ -20,6 +20,7 @@ from tests.simulation.postgresql.records import Change, Records, Report, Request
 
 CLOCKS_SECONDS: Final = 0.05
 """By which times of the database and of the processes may differ."""
+_CALLED_SECONDS: Final = 1.0  # from a look at a row to what follows from it, on a machine that is busy
 _JOB_ENDS: Final = (State.COMPLETED, State.FAILED, State.ARCHIVED)
 
 
@@ -174,6 +175,23 @@ def _told_again(records: Records, key: str, calls: list[Report]) -> Iterator[str
             yield f"Teller: {first.sender} and {second.sender} told the end of {key} without a cause to tell it again"
 
 
+def one_follower(records: Records) -> Iterator[str]:
+    """Teller: one process follows each job; another one takes over only where that has left, or was silent."""
+    for key in records.rows:
+        for before, after in pairwise([one for one in records.changes if one.key == key and one.is_followed]):
+            sender, taker = (records.senders.get(one.owner or 0) for one in (before, after))
+            if None in {sender, taker} or sender == taker or before.state is not after.state:
+                continue
+            # A statement takes its time: a heartbeat may be recorded after it began.
+            beats = [
+                at for at, process in records.beats if process == before.owner and at <= after.at - _CALLED_SECONDS
+            ]
+            is_silent = after.at - max(beats, default=-inf) > records.plan.owner_timeout - CLOCKS_SECONDS
+            has_left = any(one.sender == sender and one.at <= after.at for one in records.said("leaves"))
+            if not has_left and not is_silent and records.end_of(str(sender)) > after.at:
+                yield f"Teller: {taker} takes {key} over from {sender}, which is alive, at {after.at:.3f}"
+
+
 def not_told(records: Records) -> Iterator[str]:
     """Teller: nothing is told of what a user has unfollowed, unless it is planned again."""
     for one in records.said("unfollowed"):
@@ -186,9 +204,6 @@ def not_told(records: Records) -> Iterator[str]:
             is_late = call.about["key"] == one.about["key"] and since < call.at < until
             if is_late and not records.is_troubled(call.sender, one.at - _CALLED_SECONDS, call.at):
                 yield f"Teller: {call.sender} told the end of {one.about['key']} at {call.at:.3f}, which was unfollowed"
-
-
-_CALLED_SECONDS: Final = 1.0  # from a last look at the row to the call of `on_end`, on a machine that is busy
 
 
 def true_results(records: Records) -> Iterator[str]:
@@ -241,7 +256,19 @@ def no_failure(records: Records) -> Iterator[str]:
 
 Rule = Callable[[Records], Iterator[str]]
 RULES: Final[tuple[Rule, ...]] = (
-    *(one_agent, nothing_lost, true_rows, all_ended, caused, in_place, one_sender, one_teller, not_told, true_results),
+    *(
+        one_agent,
+        nothing_lost,
+        true_rows,
+        all_ended,
+        caused,
+        in_place,
+        one_sender,
+        one_teller,
+        one_follower,
+        not_told,
+        true_results,
+    ),
     *(nothing_after, no_key, no_failure),
     *(limits.rate, limits.active, limits.polls, limits.stood_still),
 )

@@ -13,7 +13,7 @@ from tests.simulation.postgresql.referee import RULES, broken_promises
 
 LIMITS = FleetLimits(max_active=1, create_rate=Rate(1, per=1.0), polls_per_second=1.0)
 PROGRAM = evolve(plan_of(0).programs[0], keys=("d0", "d1"))
-PLAN = evolve(plan_of(0), owner_timeout=1.0, limits=LIMITS, programs=(PROGRAM,))
+PLAN = evolve(plan_of(0), owner_timeout=1.5, limits=LIMITS, programs=(PROGRAM,))
 
 
 def row(at: float, state: State, key: str = "d0", **others: Any) -> Change:
@@ -65,7 +65,7 @@ GOOD = Records(
         RESULT,
         report(7.0, "leaves"),
     ),
-    beats=((0.4, 7), (9.0, 7)),
+    beats=(*((0.4 + 0.5 * number, 7) for number in range(10)), (9.0, 7)),
     exits={"p0.1": 8.0},
 )
 
@@ -102,6 +102,9 @@ def broken() -> Iterator[tuple[str, Records]]:
     yield "Teller: d0 was told as failed of job_1", more(reports=(told(4.5, end="failed"),))
     yield "Teller: p0.1 and p0.1 told the end of d0", more(reports=(told(4.5),))
     yield "Teller: the end of d0, completed, was never", changed(reports=GOOD.reports[:5] + GOOD.reports[6:])
+    taken = (*ROWS[:3], row(2.2, State.ACTIVE, job_id="job_1", owner=8), *ROWS[3:], *OTHER)
+    other = report(0.1, "begins", "p1.1", process=8)
+    yield "Teller: p1.1 takes d0 over from p0.1", changed(changes=taken, reports=(*GOOD.reports, other))
     unfollowed = report(2.5, "unfollowed", key="d0", was_followed=True)
     yield "Teller: p0.1 told the end of d0 at 4.000, which was unfollowed", more(reports=(unfollowed,))
     yield "Result: p0.1 says that d0 is completed, which", more(reports=(evolve(RESULT, at=3.0),))
