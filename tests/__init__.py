@@ -8,7 +8,8 @@
 - `postgresql`: the server of all test processes; `conftest.py` has the fixtures of its databases.
 - `forked`: child processes without a start of their own; `cli.stage`: the command line in one, or on a terminal.
 - `batch.stage`: runs without a network; `batch.silence`: silent owners; `batch.wire`: a silent database.
-- `engines.stage`: workers of a queue; `report.served`: a live page; `docs.samples`: the code on the pages.
+- `engines.stage`: workers of a queue; `report.served`: a live page.
+- `docs.samples`: the code on the pages; `docs.command`: `agentjobs` in their shells, forked too.
 - `contract.ways`: the three ways to wait; `contract.tables`: faults; `contract.sinks`: where a key could come out.
 - `contract.children`: scripts in processes of their own; `recipes.processes`: the recipes in such.
 - `simulation`: the package in a world that a seed decides; its `__init__` lists the parts.

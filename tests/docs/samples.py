@@ -3,10 +3,10 @@
 import asyncio
 import os
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
+from tests.docs.command import installed
 from tests.until import PATIENCE_SECONDS
 
 ROOT = Path(__file__).parents[2]
@@ -41,20 +41,17 @@ def lines_missing(shown: str, printed: str) -> list[str]:
 
 async def shell(lines: str, folder: Path) -> tuple[int, str]:
     """Run lines in a shell in `folder`, with `agentjobs` on its path; return its exit code and output."""
-    script = folder / "bin" / "agentjobs"
-    script.parent.mkdir(exist_ok=True)
-    script.write_text(f'#!/bin/sh\nexec {sys.executable} -m agentjobs_async "$@"\n', encoding="utf-8")
-    script.chmod(0o755)
-    environment = {**os.environ, "PATH": f"{script.parent}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
-    process = await asyncio.create_subprocess_exec(
-        *("bash", "-uc", lines), cwd=folder, env=environment, stdout=asyncio.subprocess.PIPE
-    )
-    try:
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            printed, _ = await process.communicate()
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
+    with installed(folder / "bin") as script:
+        environment = {**os.environ, "PATH": f"{script.parent}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+        process = await asyncio.create_subprocess_exec(
+            *("bash", "-uc", lines), cwd=folder, env=environment, stdout=asyncio.subprocess.PIPE
+        )
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                printed, _ = await process.communicate()
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
     assert process.returncode is not None
     return process.returncode, printed.decode()
