@@ -11,7 +11,7 @@ from tests.simulation.world import Fault
 
 _HOMES: Final = (("docs",), ("docs", "shop"), ("shop", "docs"), ("docs", "site"))
 _LABELS: Final = (("own",), ("none", "own", "other"), ("other", "own", "none"), ("none", "none", "own"), LABELS)
-_REFUSED_SECONDS: Final = (30.0, 300.0, 2400.0)
+_REFUSED_SECONDS: Final = (30.0, 300.0)
 
 
 def with_sessions(

@@ -51,7 +51,7 @@ def _one_at_a_time(world: World, polls: dict[tuple[str, str], list[Request]], le
         late = [
             poll.left
             for poll in found
-            if poll.left > ended + 1e-6 and not any(ended <= one < poll.left for one in begun)
+            if poll.left > ended + 1e-6 and not any(ended <= one <= poll.left for one in begun)
         ]
         if late and not is_stalled:
             yield f"P13: {sender} polls {job_id} at {late[0]:g}, which has ended at {ended:g}"
