@@ -3,7 +3,8 @@
 - `world`: one clock, the loops of all processes, threads, disks and kills; `network`: connections in memory.
 - `service`: the service over aiohttp's own server, which knows which agents were started.
 - `sessions`: what the sessions of a program have of their own; `dates`: dates as services write them.
-- `programs`: what programs do over the public face; `ledger`: what they are, and what they are told.
+- `programs`: what programs do over the public face; `ledger`: what they are, and what they are told;
+  `interventions`: what a person does about rows meanwhile.
 - `referee`: whether promises were kept; `rules`: each promise on its own.
 - `findings`: an issue for each broken promise that the nightly search found.
 - `cases`: a world from a seed, run and shrunk; `found`: what failed once; `search`: the command.

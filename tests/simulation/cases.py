@@ -19,6 +19,7 @@ from unittest.mock import patch
 
 from attrs import evolve, frozen
 
+from tests.simulation.interventions import drawn
 from tests.simulation.ledger import WAYS, Batch, Calls, Durable, Ledger, Program
 from tests.simulation.programs.main import main
 from tests.simulation.programs.run import Run
@@ -128,7 +129,7 @@ def _run(world: World, processes: list[Process]) -> list[str]:
 def case_of(seed: int, most: int = 400) -> Case:
     """Return the world of a seed; each of its activities creates at most `most` jobs."""
     draw = random.Random(f"{seed} case")
-    programs = tuple(_program(draw, f"p{number}", most) for number in range(draw.choice((1, 1, 2))))
+    programs = tuple(_program(draw, seed, f"p{number}", most) for number in range(draw.choice((1, 1, 2))))
     creates = sum(activity.count for program in programs for activity in program.activities)
     count = draw.choice((0, 1, 3, 10, 10, 30, 30, 100))
     faults = [fault for _ in range(count) for fault in _faults(draw, creates)]
@@ -142,18 +143,28 @@ def case_of(seed: int, most: int = 400) -> Case:
     return Case(seed, programs, tuple(unique.values()))
 
 
-def _program(draw: random.Random, name: str, most: int) -> Program:
+def _program(draw: random.Random, seed: int, name: str, most: int) -> Program:
     kinds = draw.choices((_calls, _batch, _durable), weights=(5, 5, 3), k=draw.choice((1, 1, 2, 3)))
     if kinds.count(_durable) > 1:
         kinds = [_durable, _batch]
+    activities = (evolve(one, count=min(one.count, most)) for one in (kind(draw) for kind in kinds))
     return Program(
         name,
-        tuple(evolve(one, count=min(one.count, most)) for one in (kind(draw) for kind in kinds)),
+        tuple(_with_interventions(one, f"{seed} {name}-{number}") for number, one in enumerate(activities)),
         interval=draw.choice((0.0, -1.0, 5.0, 20.0, 60.0, 60.0)),
         in_flight=draw.choice((1, 2, 5, 100)),
         per_second=draw.choice((None, None, 0.5, 3.0)),
         closes=draw.choice(("drain", "close")) if draw.random() < 0.3 else "",
     )
+
+
+def _with_interventions(activity: Calls | Batch | Durable, seed: str) -> Calls | Batch | Durable:
+    match activity:
+        case Batch():
+            return evolve(activity, interventions=drawn(seed, activity.count, durable=False))
+        case Durable():
+            return evolve(activity, interventions=drawn(seed, activity.count, durable=True))
+    return activity
 
 
 def _calls(draw: random.Random) -> Calls:
@@ -274,10 +285,22 @@ def _smaller(case: Case) -> Iterator[Case]:
         if before or after:
             yield evolve(case, programs=before + after)
         for number, activity in enumerate(program.activities):
-            for count in [one for one in (1, 2, 4, 10) if one < activity.count]:
+            for less in _less(activity):
                 activities = [*program.activities]
-                activities[number] = evolve(activity, count=count)
+                activities[number] = less
                 yield evolve(case, programs=(*before, evolve(program, activities=tuple(activities)), *after))
+
+
+def _less(activity: Calls | Batch | Durable) -> Iterator[Calls | Batch | Durable]:
+    """Yield an activity with fewer jobs, or with fewer interventions."""
+    for count in [one for one in (1, 2, 4, 10) if one < activity.count]:
+        yield evolve(activity, count=count)
+    if isinstance(activity, Calls):
+        return
+    found = activity.interventions
+    for size in sorted({len(found), len(found) // 2, 1} - {0}, reverse=True):
+        for at in range(0, len(found), size):
+            yield evolve(activity, interventions=found[:at] + found[at + size :])
 
 
 def explanation(case: Case, result: Result) -> str:

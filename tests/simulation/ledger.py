@@ -8,7 +8,9 @@ from typing import Any, Final, Literal
 from attrs import define, field, frozen
 
 from agentjobs_async import AgentJob, AgentJobsError, CreateOutcome
+from agentjobs_async.batch import JournalRow, State
 from agentjobs_async.telemetry import Event
+from tests.simulation.interventions import Act, Intervention, prompt_of
 
 KEY: Final = "sk-simulated-4d7c1f0e9b"
 WAYS: Final = ("wait", "run", "watch", "updates", "completed", "free", "tracker", "shared")
@@ -59,6 +61,7 @@ class Batch(Activity):
         unknown_for: Seconds for which an unknown item keeps its slot.
         retries: Whether failed items are tried again.
         changes: Whether every other start has half the limits.
+        interventions: What a person does about its rows meanwhile.
     """
 
     count: int
@@ -70,6 +73,7 @@ class Batch(Activity):
     unknown_for: float
     retries: bool
     changes: bool
+    interventions: tuple[Intervention, ...] = ()
 
     def keys(self, prefix: str) -> Iterator[str]:
         return (f"{prefix}/{number}" for number in range(self.count))
@@ -90,6 +94,7 @@ class Durable(Activity):
         waits: Whether a submission waits for its create.
         projects: How many projects they belong to, by turns.
         begins_silent: Whether the first run has no `on_end`.
+        interventions: As of `Batch`.
     """
 
     count: int
@@ -98,6 +103,7 @@ class Durable(Activity):
     waits: bool
     projects: int = 1
     begins_silent: bool = False
+    interventions: tuple[Intervention, ...] = ()
 
     def keys(self, prefix: str) -> Iterator[str]:
         return (f"{prefix}:{number}" for number in range(self.count))
@@ -233,25 +239,65 @@ class Learned:
 
 
 @define(eq=False)
+class Told:
+    """One call of `on_end`: for which row, with which end, and when it began and had returned."""
+
+    key: str
+    state: State
+    begun: float
+    returned: float = inf
+
+
+@define(eq=False)
+class Results:
+    """What one run of a batch gave: `until` is when it had given all, infinite if it was left before."""
+
+    sender: str
+    begun: float
+    until: float = inf
+    outcomes: list[tuple[str, str]] = field(factory=list)  # by the keys of their rows
+
+
+@define(eq=False)
 class Ledger:
     """What the programs of a world were told; it outlives them."""
 
     creates: list[Create] = field(factory=list)
     waits: list[Wait] = field(factory=list)
     on_end_calls: dict[str, list[str]] = field(factory=dict)  # the ends that it was called with, by key
-    on_end_returned: set[str] = field(factory=set)  # the keys for which it has
+    told: list[Told] = field(factory=list)
+    changes: list[tuple[str, float]] = field(factory=list)  # the keys that `on_change` was called for, and when
+    acts: list[Act] = field(factory=list)
+    intervened: set[tuple[str, int]] = field(factory=set)  # which interventions have begun, by their activity's prefix
+    results: list[Results] = field(factory=list)
     rows: dict[str, list[Any]] = field(factory=dict)  # of each journal, with all tries, at its end
     batches: dict[str, Batch] = field(factory=dict)  # by their sessions
     runs: dict[str, list[float]] = field(factory=dict)  # when those were run
     run_ends: dict[str, list[float]] = field(factory=dict)  # when those runs had ended
-    ends: dict[tuple[str, int], Any] = field(factory=dict)  # the state of each row after the last run, by its number
+    ends: dict[tuple[str, int], Any] = field(factory=dict)  # each row as it was seen last, by its number
     settled: dict[str, list[float]] = field(factory=dict)  # when the rows of a prompt were settled or tried again
     closed: dict[str, tuple[float, float]] = field(factory=dict)  # senders closed early: when, and until when at most
     independent_creates: set[str] = field(factory=set)  # senders of creates that know nothing of each other
     own_get_job: set[str] = field(factory=set)  # senders whose waits call `get_job`, which may wait for its turn
-    told: dict[str, list[tuple[float, Event]]] = field(factory=dict)  # when, and what, by their session or tracker
+    events: dict[str, list[tuple[float, Event]]] = field(factory=dict)  # when, and what, by their session or tracker
     learned: list[Learned] = field(factory=list)
     projects: dict[tuple[str, int], str] = field(factory=dict)  # of each row when it was first seen, by its number
     poll_failures: int = 0
     not_sent: int = 0  # polls
     cancelled: list[tuple[float, float]] = field(factory=list)  # when a task was cancelled, and when it had ended
+
+    def acts_on(self, key: str, *verbs: str) -> list[Act]:
+        """Return what was done, or may have been, with these verbs about the item of this key; all of it without."""
+        mine = [one for one in self.acts if prompt_of(one.key) == prompt_of(key) and one.outcome != "refused"]
+        return [one for one in mine if not verbs or one.verb in verbs]
+
+    def is_unfollowed(self, row: JournalRow) -> bool:
+        """Return whether the end of a row may be told to nobody: it was unfollowed, and not planned again since."""
+        ended = max((one.ended for one in self.acts_on(row.key, "unfollow")), default=-inf)
+        planned = max((one.begun for one in self.acts_on(row.key, "retry", "send again")), default=-inf)
+        return ended > -inf and (row.retried_as is not None or planned <= ended)
+
+    def is_told(self, row: JournalRow) -> bool:
+        """Return whether `on_end` has returned for the end that a row has."""
+        told = [one for one in self.told if one.key == row.key and one.returned < inf]
+        return bool(told) and told[-1].state is row.state

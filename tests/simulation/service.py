@@ -104,8 +104,24 @@ class Service:
         self.jobs: dict[str, Job] = {}
         self.agents: dict[str, list[str]] = {}
         self.allowed: dict[str, int] = {}  # how many agents a prompt may have; 1 where it is not named
+        self._moments: dict[tuple[str, str], list[asyncio.Event]] = {}
         server = web.Server(self._answer, access_log=None, loop=world.loop)
         world.network = Network(world, server)
+
+    def allow(self, prompt: str, more: int) -> None:
+        """Allow more agents for a prompt, or fewer again."""
+        self.allowed[prompt] = self.allowed.get(prompt, 1) + more
+
+    def moment(self, kind: str, prompt: str) -> asyncio.Event:
+        """Return what is set when a prompt reaches a moment of this kind next."""
+        event = asyncio.Event()
+        self._moments.setdefault((kind, prompt), []).append(event)
+        return event
+
+    def reached(self, kind: str, prompt: str) -> None:
+        """Tell all who wait for a moment that it is reached."""
+        for event in self._moments.pop((kind, prompt), ()):
+            event.set()
 
     async def _answer(self, http: web.BaseRequest) -> web.StreamResponse:
         world, transport = self._world, http.transport
@@ -132,6 +148,7 @@ class Service:
         else:
             connection.on_heard = heard
         if kind == "create":
+            self.reached("create", subject)
             job = self._start(project, subject, fault)
         request.job_id = "" if job is None else job.id
         response = await self._respond(request, job, fault)

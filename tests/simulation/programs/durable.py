@@ -1,8 +1,9 @@
 """Durable jobs, submitted twice each, and followed until each end was told."""
 
 import asyncio
+from math import inf
 
-from attrs import frozen
+from attrs import field, frozen
 
 from agentjobs_async import (
     AgentJob,
@@ -12,9 +13,11 @@ from agentjobs_async import (
     JournalError,
     SessionClosedError,
 )
-from agentjobs_async.batch import Journal
+from agentjobs_async.batch import Journal, JournalRow, State
 from agentjobs_async.durable import DurableEntry, DurableJobs
-from tests.simulation.ledger import PROJECTS, Durable
+from tests.simulation.interventions import prompt_of
+from tests.simulation.ledger import PROJECTS, Durable, Told
+from tests.simulation.programs.interventions import Person
 from tests.simulation.programs.run import ENDS, Run, together
 
 
@@ -28,6 +31,7 @@ class DurableWork:
     sender: str
     prefix: str
     journal: Journal
+    telling: set[str] = field(factory=set, init=False)  # the keys that `on_end` is under way for
 
     async def do(self) -> None:
         """Run it until each end was told."""
@@ -41,25 +45,55 @@ class DurableWork:
         is_silent = self.durable.begins_silent and self.run.process.starts == 1 and len(runs) == 1
         on_end = None if is_silent else self._on_end
         async with DurableJobs(self.session, self.journal, on_end=on_end, on_change=self._on_change) as jobs:
-            await self._submit_all(jobs, wanted)
+            person = self._person(jobs, wanted)
+            async with person.beside(self.durable.interventions):
+                await self._submit_all(jobs, wanted)
+                if not is_silent:
+                    await self._told(wanted, person)
             if is_silent:
                 await self._ended(wanted)
                 return False  # the next run tells all ends
-            await self._told(wanted)
+            if self.durable.interventions:
+                await self._told(wanted, person)
         return True
+
+    def _person(self, jobs: DurableJobs | None, wanted: dict[str, int]) -> Person:
+        async def submit(item: int) -> None:
+            assert jobs is not None
+            await self._submit(jobs, [*wanted][item], PROJECTS[item % self.durable.projects], 0)
+
+        return Person(self.run, self.journal, self.prefix, tuple(wanted), jobs, submit)
 
     async def _on_end(self, entry: DurableEntry, end: AgentJob | Exception) -> None:
         said = f"{type(end).__name__} {end.status} {end.id}" if isinstance(end, AgentJob) else type(end).__name__
         self.run.ledger.on_end_calls.setdefault(entry.key, []).append(said)
-        if isinstance(end, BaseException):
-            self.run.check_error(end)
-        await asyncio.sleep(self.durable.on_end_seconds)
-        if self.durable.on_end_seconds and isinstance(end, CreateOutcomeUnknownError):
-            await self._settle_by_truth(entry.key)  # while it is told
-        await self.run.misbehave_if_due()
-        self.run.ledger.on_end_returned.add(entry.key)
+        told = Told(entry.key, entry.state, self.run.world.now)
+        self.run.ledger.told.append(told)
+        self.run.service.reached("told", prompt_of(entry.key))
+        if entry.key in self.telling:
+            self.run.world.violate(f"Told: two calls of on_end for {entry.key} at once")
+        self.telling.add(entry.key)
+        try:
+            if isinstance(end, BaseException):
+                self.run.check_error(end)
+            await asyncio.sleep(self.durable.on_end_seconds)
+            await self._check_recorded(entry)
+            if self.durable.on_end_seconds and isinstance(end, CreateOutcomeUnknownError):
+                await self._settle_by_truth(entry.key)  # while it is told
+            await self.run.misbehave_if_due()
+        finally:
+            self.telling.discard(entry.key)
+        told.returned = self.run.world.now
 
-    async def _on_change(self, _entry: DurableEntry, _job: AgentJob) -> None:
+    async def _check_recorded(self, entry: DurableEntry) -> None:
+        """Report an end that is told and not in the journal, unless it was settled meanwhile."""
+        states = [row.state for row in await self.journal.rows(all_tries=True) if row.key == entry.key]
+        is_settled = entry.state is State.UNKNOWN and self.run.ledger.acts_on(entry.key)
+        if states != [entry.state] and not is_settled:
+            self.run.world.violate(f"Told: on_end is told {entry.state} of {entry.key}, whose row is {states}")
+
+    async def _on_change(self, entry: DurableEntry, _job: AgentJob) -> None:
+        self.run.ledger.changes.append((entry.key, self.run.world.now))
         await self.run.misbehave_if_due()
 
     async def _submit_all(self, jobs: DurableJobs, wanted: dict[str, int]) -> None:
@@ -71,30 +105,40 @@ class DurableWork:
         for key in wanted:  # the callers of both may have been cancelled
             await self._submit(jobs, key, projects[key], 0)
 
-    async def _told(self, wanted: dict[str, int]) -> None:
+    async def _told(self, wanted: dict[str, int], person: Person) -> None:
         """Wait until each end was told, settle what is unknown, and wait until those ends were told as well."""
-        while not wanted.keys() <= self.run.ledger.on_end_returned:  # noqa: ASYNC110 - before an earlier kill, too
+        while not all(map(self._is_told_once, wanted)):  # noqa: ASYNC110 - before an earlier kill, too
             await asyncio.sleep(20.0)
-        for row in [row async for row in self.journal.unknown() if row.key in wanted]:
+        for row in [row async for row in self.journal.unknown() if row.item_key in wanted]:
             await asyncio.sleep(120.0)
-            await self._settle_by_truth(row.key)
-        await self._ended(wanted)
-        while any(self._is_told_unknown(key) for key in wanted if key in self.run.ledger.settled):  # noqa: ASYNC110 - as above
+            await person.resolve(row.key)
+        while any(self._is_due(row) for row in await self._rows(wanted)):  # noqa: ASYNC110 - as above
             await asyncio.sleep(20.0)
 
-    def _is_told_unknown(self, key: str) -> bool:
-        return self.run.ledger.on_end_calls[key][-1] == "CreateOutcomeUnknownError"
+    def _is_told_once(self, key: str) -> bool:
+        ledger = self.run.ledger
+        return any(one.key == key and one.returned < inf for one in ledger.told) or bool(
+            ledger.acts_on(key, "unfollow")
+        )
+
+    def _is_due(self, row: JournalRow) -> bool:
+        """Return whether a row has not ended, or its end was not told."""
+        return row.state not in ENDS or not (self.run.ledger.is_told(row) or self.run.ledger.is_unfollowed(row))
 
     async def _ended(self, wanted: dict[str, int]) -> None:
         """Wait until all rows have ended."""
-        while any(row.key in wanted and row.state not in ENDS for row in await self.journal.rows()):  # noqa: ASYNC110 - the journal tells nobody
+        while any(row.state not in ENDS for row in await self._rows(wanted)):  # noqa: ASYNC110 - the journal tells nobody
             await asyncio.sleep(20.0)
+
+    async def _rows(self, wanted: dict[str, int]) -> list[JournalRow]:
+        """Return the rows of all tries."""
+        begun, rows = self.run.world.now, await self.journal.rows(all_tries=True)
+        self.run.check_rows(rows, begun)
+        return [row for row in rows if row.item_key in wanted]
 
     async def _settle_by_truth(self, key: str) -> None:
         """Settle an unknown row with the job that the service has for it, if there is one."""
-        for job_id in self.run.service.agents.get(key, []):
-            self.run.ledger.settled.setdefault(key, []).append(self.run.world.now)
-            await self.journal.resolve(key, job_id=job_id)
+        await self._person(None, {prompt_of(key): 0}).resolve(key)
 
     async def _submit(self, jobs: DurableJobs, key: str, project: str | None, number: int) -> None:
         await asyncio.sleep(number * self.durable.gap)

@@ -33,7 +33,7 @@ class Listener:
     def _first(self, event: Event) -> None:
         self._last = event
         ledger = self.run.ledger
-        ledger.told.setdefault(self.source, []).append((self.run.world.now, event))
+        ledger.events.setdefault(self.source, []).append((self.run.world.now, event))
         if isinstance(event, JobPolled | PollFailed) and CALL.get() is not None:
             self.run.world.violate(f"P19: {type(event).__name__} runs in a caller's context")
         if isinstance(event, WaitStarted):

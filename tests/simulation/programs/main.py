@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from agentjobs_async import AgentJobsSession, JournalError, SessionClosedError
-from agentjobs_async.batch import Journal
+from agentjobs_async.batch import Journal, State
 from tests.simulation.ledger import Batch, Calls, Durable
 from tests.simulation.programs.batches import BatchWork
 from tests.simulation.programs.calls import CallsWork
@@ -26,6 +26,7 @@ async def main(run: Run) -> None:
             location = run.folder / f"{name}.db"
             journal = await stack.enter_async_context(Journal.open(location))
             await _check_owned(run, location)
+            await _check_opened(run, journal)
         works = []
         for number, activity in enumerate(activities):
             sender = f"{name}.{starts}.{number}"
@@ -44,8 +45,9 @@ async def main(run: Run) -> None:
         for session in sessions[bool(closes) :]:
             run.check_stats(session)
         if journal is not None:
-            run.ledger.rows[name] = await journal.rows(all_tries=True)
-            run.note_rows(run.ledger.rows[name])
+            begun, rows = run.world.now, await journal.rows(all_tries=True)
+            run.ledger.rows[name] = rows
+            run.check_rows(rows, begun)
     run.check_events()
 
 
@@ -71,6 +73,13 @@ async def _check_owned(run: Run, location: Path) -> None:
     with suppress(JournalError):
         async with Journal.open(location):
             run.world.violate("P3: a journal has two owners")
+
+
+async def _check_opened(run: Run, journal: Journal) -> None:
+    """Report rows that nobody sends: who sent them was killed."""
+    if run.process.starts > 1:
+        for row in await journal.rows(State.SENDING):
+            run.world.violate(f"Responsible: {row.key} is sending in a journal that was just opened")
 
 
 async def _close(run: Run, session: AgentJobsSession, sender: str) -> None:

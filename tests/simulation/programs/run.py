@@ -3,7 +3,7 @@
 import asyncio
 import traceback
 from collections import Counter
-from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -28,6 +28,7 @@ from tests.simulation.world import Process, World
 
 T = TypeVar("T")
 ENDS: Final = frozenset(State) - {State.PLANNED, State.SENDING, State.ACTIVE}
+FINAL: Final = ENDS - {State.UNKNOWN}
 
 
 class Run:
@@ -62,13 +63,6 @@ class Run:
     def named(self, project: str | None, sender: str) -> str | None:
         """Return the project that an item names in the session `sender`, so that it is the same after each start."""
         return self.program.sessions.named(project, int(sender.rpartition(".")[2]), self.process.starts)
-
-    def note_rows(self, rows: Iterable[JournalRow]) -> None:
-        """Report a row whose project is no longer the one that it was planned with."""
-        for row in rows:
-            planned = self.ledger.projects.setdefault((self.program.name, row.number), row.project_id)
-            if planned != row.project_id:
-                self.world.violate(f"Places: {row.key} was planned for {planned}, and is of {row.project_id}")
 
     @asynccontextmanager
     async def session(self, sender: str) -> AsyncIterator[AgentJobsSession]:
@@ -139,6 +133,20 @@ class Run:
             return await self.cancellable(work)
         finally:
             self.ledger.run_ends.setdefault(sender, []).append(self.world.now)
+
+    def check_rows(self, rows: list[JournalRow], begun: float) -> None:
+        """Report rows that had ended, or were of another project, and have changed since; read from `begun` on."""
+        for row in rows:
+            planned = self.ledger.projects.setdefault((self.program.name, row.number), row.project_id)
+            if planned != row.project_id:
+                self.world.violate(f"Places: {row.key} was planned for {planned}, and is of {row.project_id}")
+            name, now = (self.program.name, row.number), (row.state, row.error)
+            before, noted = self.ledger.ends.get(name, (now, -1.0))
+            if begun < noted:
+                continue  # read before
+            if before != now and before[0] in FINAL:
+                self.world.violate(f"Rows: {row.key} had ended as {before}, and is {now}")
+            self.ledger.ends[name] = now, self.world.now
 
     @contextmanager
     def noted(self, call: Call) -> Iterator[None]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from tests.simulation.interventions import prompt_of
 from tests.simulation.ledger import Ledger
 from tests.simulation.service import Service
 from tests.simulation.world import World
@@ -14,10 +15,8 @@ def broken_by_ends(world: World, service: Service, ledger: Ledger) -> Iterator[s
     )
     for key, ends in ledger.on_end_calls.items():
         kinds = list(dict.fromkeys(ends))
-        if len(ends) > len(kinds) and not is_disturbed:
+        if len(ends) > len(kinds) and not (is_disturbed or ledger.acts_on(key)):
             yield f"Durable: on_end was told {ends} for {key}"
-        if key in ledger.settled and key in ledger.on_end_returned and kinds == ["CreateOutcomeUnknownError"]:
-            yield f"Durable: on_end was not told of the job that {key} was settled with"
         if kinds[0] == "CreateOutcomeUnknownError":
             del kinds[0]
         if len(kinds) > 1:
@@ -25,5 +24,5 @@ def broken_by_ends(world: World, service: Service, ledger: Ledger) -> Iterator[s
         for kind in kinds:
             if kind.startswith("AgentJob "):
                 _, status, job_id = kind.split()
-                if service.jobs[job_id].end != status or job_id not in service.agents[key]:
+                if service.jobs[job_id].end != status or job_id not in service.agents[prompt_of(key)]:
                     yield f"Durable: on_end was told {kind} for {key}"

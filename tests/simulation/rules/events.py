@@ -33,11 +33,11 @@ class _Told:
 
 def broken_by_events(service: Service, ledger: Ledger) -> Iterator[str]:
     """Yield what was wrong in what hooks were told."""
-    for source, told in ledger.told.items():
+    for source, told in ledger.events.items():
         events = [event for _, event in told]
         yield from (f"Events: {source} is told {words}" for words in _wrong(service, events))
     started: dict[tuple[str, str], list[str | None]] = {}
-    for told in ledger.told.values():
+    for told in ledger.events.values():
         for at, event in told:
             if isinstance(event, WaitStarted):
                 started.setdefault((f"{at:.6f}", event.ref.job_id), []).append(event.label)

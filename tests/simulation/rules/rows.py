@@ -7,6 +7,7 @@ from typing import Final
 from agentjobs_async.batch import JournalRow, State
 from tests.simulation.ledger import Ledger, Program
 from tests.simulation.rules.requests import is_unknown
+from tests.simulation.rules.tries import was_withdrawn
 from tests.simulation.service import Job, Service
 from tests.simulation.world import World
 
@@ -20,17 +21,21 @@ def broken_by_rows(world: World, service: Service, ledger: Ledger, programs: tup
         ended = {one.job_id for one in service.requests if one.is_end and not one.is_cut}
         known: dict[str, list[str]] = defaultdict(list)
         for row in rows:
-            known[row.prompt].append(row.job_id or ("unknown" if row.state in _UNSURE else ""))
+            known[row.prompt].append(row.job_id or ("unknown" if _is_unsure(row) else ""))
             if row.state is State.UNKNOWN and not (is_cut or world.network.lost or row.prompt in unsure):
                 yield f"P3: {row.key} is unknown, without a cause"
             yield from _row(row, service.jobs.get(row.job_id), ended)
         for prompt, ids in known.items():
             lost = set(service.agents.get(prompt, [])) - set(ids)
-            if len(lost) > ids.count("unknown"):
+            if len(lost) > ids.count("unknown") + len(ledger.acts_on(prompt, "send again")):
                 yield f"P3: the job of {prompt} is lost: {lost}; its rows have {ids}"
         wanted = {key for number, one in enumerate(program.activities) for key in one.keys(f"{program.name}-{number}")}
         if missing := wanted - {row.key for row in rows}:
             yield f"P3: there are no rows of {sorted(missing)}"
+
+
+def _is_unsure(row: JournalRow) -> bool:
+    return row.state is State.UNKNOWN or (row.state is State.ABANDONED and not was_withdrawn(row))
 
 
 def _row(row: JournalRow, job: Job | None, ended: set[str]) -> Iterator[str]:
@@ -48,4 +53,3 @@ def _row(row: JournalRow, job: Job | None, ended: set[str]) -> Iterator[str]:
 
 
 _JOB_ENDS: Final = (State.COMPLETED, State.FAILED, State.ARCHIVED)
-_UNSURE: Final = (State.UNKNOWN, State.ABANDONED)
