@@ -19,10 +19,15 @@ P17: Closing ends in time, and leaves nothing.
 P18: Waiting for a slot is no fault of the service.
 P19: No context of one caller reaches another one.
 P21: Under a limit no job stays unseen for longer than two fair turns.
-Durable: `on_end` is told each end, the true one. Counters: stats return to 0. World: what ends in none of these ways.
+Durable: `on_end` is told each end, the true one.
+Told: each end is told once it is recorded, by one at a time.
+Responsible: each row that is not ended has somebody who moves it on.
+Rows: what has ended stays so.
+Tries: one sender, at most one agent for each, none for what was withdrawn.
 Places: each request goes to the project of its row or job, from a session that may send it.
 Events: hooks are told of each wait and poll in order, with the label of the job's first labelled wait.
 Learned: each learned interval contains the duration of a job, and each end is learned once.
+Counters: stats return to 0. World: what ends in none of these ways.
 """
 
 from collections import defaultdict
@@ -39,7 +44,11 @@ from tests.simulation.rules.limits import broken_by_runs
 from tests.simulation.rules.outages import broken_by_outages
 from tests.simulation.rules.places import broken_by_places
 from tests.simulation.rules.polls import broken_by_polls
+from tests.simulation.rules.responsible import broken_by_responsibility
+from tests.simulation.rules.results import broken_by_results
 from tests.simulation.rules.rows import broken_by_rows
+from tests.simulation.rules.told import broken_by_telling
+from tests.simulation.rules.tries import broken_by_tries
 from tests.simulation.rules.waits import broken_by_waits
 from tests.simulation.service import Request, Service
 from tests.simulation.world import World
@@ -60,6 +69,10 @@ def broken_promises(
     yield from broken_by_creates(world, service, ledger)
     yield from broken_by_rows(world, service, ledger, programs)
     yield from broken_by_ends(world, service, ledger)
+    yield from broken_by_responsibility(ledger)
+    yield from broken_by_tries(service, ledger, programs)
+    yield from broken_by_telling(world, ledger, programs)
+    yield from broken_by_results(world, ledger, programs)
     yield from broken_by_polls(world, service, polls, ledger, programs)
     yield from broken_by_waits(world, service, polls, ledger)
     yield from broken_by_runs(world, service.requests, creates, polls, ledger)

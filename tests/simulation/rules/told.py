@@ -1,0 +1,30 @@
+"""What was broken by whether durable jobs were told of their ends, and by when."""
+
+from collections.abc import Iterator
+
+from tests.simulation.ledger import Durable, Ledger, Program
+from tests.simulation.world import World
+
+
+def broken_by_telling(world: World, ledger: Ledger, programs: tuple[Program, ...]) -> Iterator[str]:
+    """Told: each end of a followed row was told, the last one last; once it is unfollowed, nothing is told of it."""
+    for program in programs:
+        durable = [
+            key
+            for number, one in enumerate(program.activities)
+            if isinstance(one, Durable)
+            for key in one.keys(f"{program.name}-{number}")
+        ]
+        for row in ledger.rows.get(program.name, []):
+            if row.item_key in durable and not (ledger.is_told(row) or ledger.is_unfollowed(row)):
+                told = [str(one.state) for one in ledger.told if one.key == row.key]
+                yield f"Told: {row.key} is {row.state}, and on_end was told {told}"
+    for act in ledger.acts:
+        if act.verb == "unfollow" and act.outcome == "done":
+            again = min(
+                (one.begun for one in ledger.acts_on(act.key, "retry", "send again") if one.ended > act.begun),
+                default=world.now,
+            )
+            for key, moment in [*((one.key, one.begun) for one in ledger.told), *ledger.changes]:
+                if key == act.key and act.ended + 1e-6 < moment < again:
+                    yield f"Told: a callback is called for {key} at {moment:g}, which was unfollowed at {act.ended:g}"
