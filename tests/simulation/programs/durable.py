@@ -122,12 +122,13 @@ class DurableWork:
         )
 
     def _is_due(self, row: JournalRow) -> bool:
-        """Return whether a row has not ended, or its end was not told."""
-        return row.state not in ENDS or not (self.run.ledger.is_told(row) or self.run.ledger.is_unfollowed(row))
+        """Return whether a row is followed, and has not ended, or its end was not told."""
+        return not self.run.ledger.is_unfollowed(row) and not (row.state in ENDS and self.run.ledger.is_told(row))
 
     async def _ended(self, wanted: dict[str, int]) -> None:
-        """Wait until all rows have ended."""
-        while any(row.state not in ENDS for row in await self._rows(wanted)):  # noqa: ASYNC110 - the journal tells nobody
+        """Wait until all rows that are followed have ended."""
+        is_unfollowed = self.run.ledger.is_unfollowed
+        while any(row.state not in ENDS and not is_unfollowed(row) for row in await self._rows(wanted)):  # noqa: ASYNC110 - the journal tells nobody
             await asyncio.sleep(20.0)
 
     async def _rows(self, wanted: dict[str, int]) -> list[JournalRow]:

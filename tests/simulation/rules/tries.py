@@ -28,6 +28,9 @@ def broken_by_tries(service: Service, ledger: Ledger, programs: tuple[Program, .
         for prompt, tries in _by_item(rows).items():
             yield from _agents(tries, len(service.agents.get(prompt, [])))
             yield from _sent(prompt, sent[prompt], ledger)
+            abandoned = [act for act in ledger.acts_on(prompt, "abandon", "withdraw") if act.outcome == "done"]
+            if abandoned and not any(row.state is State.ABANDONED for row in tries):
+                yield f"Rows: {prompt} was abandoned, and its tries are {[row.state.value for row in tries]}"
         yield from _ids(rows, ledger)
 
 
