@@ -294,7 +294,8 @@ class Ledger:
     def is_unfollowed(self, row: JournalRow) -> bool:
         """Return whether the end of a row may be told to nobody: it was unfollowed, and not planned again since."""
         ended = max((one.ended for one in self.acts_on(row.key, "unfollow")), default=-inf)
-        planned = max((one.begun for one in self.acts_on(row.key, "retry", "send again")), default=-inf)
+        plans = [one for one in self.acts_on(row.key, "retry", "send again") if one.outcome == "done"]
+        planned = max((one.begun for one in plans), default=-inf)
         return ended > -inf and (row.retried_as is not None or planned <= ended)
 
     def is_told(self, row: JournalRow) -> bool:

@@ -2,6 +2,7 @@
 
 import asyncio
 from math import inf
+from typing import Final
 
 from attrs import field, frozen
 
@@ -19,6 +20,8 @@ from tests.simulation.interventions import prompt_of
 from tests.simulation.ledger import PROJECTS, Durable, Told
 from tests.simulation.programs.interventions import Person
 from tests.simulation.programs.run import ENDS, Run, together
+
+_MOST_LOOKS: Final = 150  # of 20 s each, for an end to be told: far more than any pause between two calls of `on_end`
 
 
 @frozen
@@ -106,13 +109,20 @@ class DurableWork:
             await self._submit(jobs, key, projects[key], 0)
 
     async def _told(self, wanted: dict[str, int], person: Person) -> None:
-        """Wait until each end was told, settle what is unknown, and wait until those ends were told as well."""
-        while not all(map(self._is_told_once, wanted)):  # noqa: ASYNC110 - before an earlier kill, too
+        """Wait until each end was told, settle what is unknown, and wait until those ends were told as well.
+
+        What has ended and is not told for long is left: the referee reports it.
+        """
+        for _ in range(_MOST_LOOKS):
+            if all(map(self._is_told_once, wanted)):  # before an earlier kill, too
+                break
             await asyncio.sleep(20.0)
         for row in [row async for row in self.journal.unknown() if row.item_key in wanted]:
             await asyncio.sleep(120.0)
             await person.resolve(row.key)
-        while any(self._is_due(row) for row in await self._rows(wanted)):  # noqa: ASYNC110 - as above
+        looks = 0
+        while looks < _MOST_LOOKS and (due := [row for row in await self._rows(wanted) if self._is_due(row)]):
+            looks = 0 if any(row.state not in ENDS for row in due) else looks + 1
             await asyncio.sleep(20.0)
 
     def _is_told_once(self, key: str) -> bool:
@@ -122,13 +132,15 @@ class DurableWork:
         )
 
     def _is_due(self, row: JournalRow) -> bool:
-        """Return whether a row is followed, and has not ended, or its end was not told."""
-        return not self.run.ledger.is_unfollowed(row) and not (row.state in ENDS and self.run.ledger.is_told(row))
+        """Return whether something is still to be done for a row: a planned one is always followed."""
+        if row.state in {State.PLANNED, State.SENDING}:
+            return True
+        is_told = row.state in ENDS and self.run.ledger.is_told(row)
+        return not (is_told or self.run.ledger.is_unfollowed(row))
 
     async def _ended(self, wanted: dict[str, int]) -> None:
         """Wait until all rows that are followed have ended."""
-        is_unfollowed = self.run.ledger.is_unfollowed
-        while any(row.state not in ENDS and not is_unfollowed(row) for row in await self._rows(wanted)):  # noqa: ASYNC110 - the journal tells nobody
+        while any(row.state not in ENDS and self._is_due(row) for row in await self._rows(wanted)):  # noqa: ASYNC110 - the journal tells nobody
             await asyncio.sleep(20.0)
 
     async def _rows(self, wanted: dict[str, int]) -> list[JournalRow]:
