@@ -20,13 +20,17 @@ from unittest.mock import patch
 from attrs import evolve, frozen
 
 from tests.simulation.interventions import drawn
-from tests.simulation.ledger import WAYS, Batch, Calls, Durable, Ledger, Program
+from tests.simulation.ledger import WAYS, Batch, Calls, Durable, Leave, Ledger, Program
+from tests.simulation.processes import Process, Supervisor
+from tests.simulation.programs.leaving import with_leaving
 from tests.simulation.programs.main import main
 from tests.simulation.programs.run import Run
 from tests.simulation.referee import broken_promises
 from tests.simulation.service import DOCUMENTS, Service
 from tests.simulation.sessions import with_sessions
-from tests.simulation.world import Fault, Process, ViolationError, World, replaced
+from tests.simulation.snapshots import noted_warnings, snapshot_taker
+from tests.simulation.system import replaced
+from tests.simulation.world import Fault, ViolationError, World
 
 _SHOWN_EVENTS: Final = 40  # events of a failure
 _LONGEST_WORLD: Final = 60 * 86_400.0  # s, after which every program has ended
@@ -86,13 +90,13 @@ def _judged(case: Case, folder: Path) -> Result:
     world = World(case.seed, case.faults)
     service, ledger = Service(world, case.programs), Ledger()
 
-    def started(program: Program) -> Process:
+    def started(program: Program) -> Supervisor:
         def start(process: Process) -> Coroutine[Any, Any, None]:
             return main(Run(world, service, ledger, program, folder, process))
 
-        return Process(world, program.name, start)
+        return Supervisor(world, program.name, start, snapshot_taker(world, ledger, folder / f"{program.name}.db"))
 
-    with replaced(world):
+    with replaced(world), noted_warnings(world, ledger):
         processes = [started(one) for one in case.programs]
         found = []
         try:
@@ -107,7 +111,7 @@ def _judged(case: Case, folder: Path) -> Result:
     return Result(tuple(dict.fromkeys(found)), trace, frozenset(world.happened), creates, world.kills, world.now)
 
 
-def _run(world: World, processes: list[Process]) -> list[str]:
+def _run(world: World, processes: list[Supervisor]) -> list[str]:
     try:
         world.run(lambda: all(one.is_over for one in processes) or world.now > _LONGEST_WORLD or bool(world.violations))
         world.run_for(20.0)  # a source that swallows its cancellation is left behind, and ends then
@@ -122,7 +126,7 @@ def _run(world: World, processes: list[Process]) -> list[str]:
             elif not process.is_over:
                 found.append(f"World: {process.name} never ends")
             else:
-                found += [f"P17: {process.name} leaves {what}" for what in process.loop.left_behind()]
+                found += [f"P17: {process.name} leaves {what}" for what in process.left_behind()]
     return found
 
 
@@ -130,6 +134,7 @@ def case_of(seed: int, most: int = 400) -> Case:
     """Return the world of a seed; each of its activities creates at most `most` jobs."""
     draw = random.Random(f"{seed} case")
     programs = tuple(_program(draw, seed, f"p{number}", most) for number in range(draw.choice((1, 1, 2))))
+    programs = tuple(with_leaving(seed, program) for program in programs)
     creates = sum(activity.count for program in programs for activity in program.activities)
     count = draw.choice((0, 1, 3, 10, 10, 30, 30, 100))
     faults = [fault for _ in range(count) for fault in _faults(draw, creates)]
@@ -154,7 +159,7 @@ def _program(draw: random.Random, seed: int, name: str, most: int) -> Program:
         interval=draw.choice((0.0, -1.0, 5.0, 20.0, 60.0, 60.0)),
         in_flight=draw.choice((1, 2, 5, 100)),
         per_second=draw.choice((None, None, 0.5, 3.0)),
-        closes=draw.choice(("drain", "close")) if draw.random() < 0.3 else "",
+        leave=Leave(draw.choice(("drain", "close"))) if draw.random() < 0.3 else None,
     )
 
 

@@ -14,6 +14,7 @@ from tests.simulation.interventions import Act, Intervention, prompt_of
 
 KEY: Final = "sk-simulated-4d7c1f0e9b"
 WAYS: Final = ("wait", "run", "watch", "updates", "completed", "free", "tracker", "shared")
+OWN_LOOPS: Final = frozenset({"free", "tracker"})  # ways that wait by themselves, and read by the session
 PROJECTS: Final = (None, "blog", "site")  # that of the session, and two others
 # Of a prompt: its program, the position of the activity, which start it was, and the number of the job.
 _NUMBERS: Final = re.compile(r"(?P<program>p\d+)-(?P<position>\d+)(\.(?P<starts>\d+)-|[/:])(?P<number>\d+)")
@@ -39,6 +40,8 @@ class Calls(Activity):
         timeout: Seconds of a wait.
         create_timeout: Seconds of a create.
         projects: How many projects they belong to, by turns.
+        source: For the way `stream`, what kind of source gives the jobs.
+        stores: Seconds that each job takes to be stored, in a block of `recording`; `None` for no such block.
     """
 
     way: str
@@ -48,6 +51,8 @@ class Calls(Activity):
     create_timeout: float = 120.0
     notifies: bool = False
     projects: int = 1
+    source: str = ""
+    stores: float | None = None
 
 
 @frozen
@@ -62,6 +67,8 @@ class Batch(Activity):
         retries: Whether failed items are tried again.
         changes: Whether every other start has half the limits.
         interventions: What a person does about its rows meanwhile.
+        source: What kind of source gives the items to the first runs of each start.
+        breaks_after: After how many results those runs are left by `break`; 0 for never.
     """
 
     count: int
@@ -74,6 +81,8 @@ class Batch(Activity):
     retries: bool
     changes: bool
     interventions: tuple[Intervention, ...] = ()
+    source: str = ""
+    breaks_after: int = 0
 
     def keys(self, prefix: str) -> Iterator[str]:
         return (f"{prefix}/{number}" for number in range(self.count))
@@ -147,13 +156,48 @@ class Sessions:
         return project if project or home == self.home(number, starts) else home
 
 
+Again = Literal["drain", "close", "cancel", "signal"]
+
+
+@frozen
+class Leave:
+    """How the first starts of a program are left while its work is under way.
+
+    Attributes:
+        way: What is called on its sessions, or the signal that the process receives.
+        after: Seconds since its start.
+        grace: Seconds of a draining.
+        activity: Whose session is left; all for -1, and by a signal.
+        starts: How many of its starts are left.
+        again: What follows before that has ended: for a signal the same one again.
+        again_after: Seconds until that.
+        replaced_after: Seconds from the leave until the program is started once more; `None` to wait for its end.
+        handles: Whether the program has a handler of its own for the signal, as a server has, and ends by itself.
+    """
+
+    way: Literal["drain", "close", "SIGTERM", "SIGINT"]
+    after: float = 3.0
+    grace: float = 5.0
+    activity: int = 0
+    starts: int = 1
+    again: Again | Literal[""] = ""
+    again_after: float = 0.0
+    replaced_after: float | None = None
+    handles: bool = False
+
+    @property
+    def is_signal(self) -> bool:
+        """Whether it is a signal."""
+        return self.way.startswith("SIG")
+
+
 @frozen
 class Program:
     """One process.
 
     Attributes:
         interval: Seconds between polls; 0 for the default policy, below 0 to learn.
-        closes: How its first session is closed while its creates and waits are under way.
+        leave: How it is left before its work is done, if it is.
     """
 
     name: str
@@ -161,7 +205,7 @@ class Program:
     interval: float
     in_flight: int
     per_second: float | None
-    closes: Literal["", "drain", "close"] = ""
+    leave: Leave | None = None
     sessions: Sessions = Sessions()
 
     def origin(self, prompt: str) -> tuple[int, int, int] | None:
@@ -219,6 +263,11 @@ class Create(Call):
 
 
 @define(eq=False)
+class Submission(Call):
+    """A submission of a durable job that waits for its create, and so for the disk."""
+
+
+@define(eq=False)
 class Wait(Call):
     """A wait, and for `run` the create before it."""
 
@@ -259,6 +308,33 @@ class Results:
 
 
 @define(eq=False)
+class Left:
+    """How a session was left before its work was done.
+
+    Attributes:
+        begun: When that began.
+        until: Until when its creates may have their answers.
+        ended: When the first call returned that leaves it.
+        drained: When its draining returned, if that was what returned first.
+        unrecorded: The ids that its draining has returned.
+    """
+
+    begun: float
+    until: float
+    ended: float = inf
+    drained: float = inf
+    unrecorded: set[str] = field(factory=set)
+
+
+@frozen
+class Snapshot:
+    """The ids in a journal when a process of its program had ended."""
+
+    owner: str
+    ids: frozenset[str]
+
+
+@define(eq=False)
 class Ledger:
     """What the programs of a world were told; it outlives them."""
 
@@ -276,6 +352,14 @@ class Ledger:
     run_ends: dict[str, list[float]] = field(factory=dict)  # when those runs had ended
     ends: dict[tuple[str, int], Any] = field(factory=dict)  # each row as it was seen last, by its number
     settled: dict[str, list[float]] = field(factory=dict)  # when the rows of a prompt were settled or tried again
+    calls: list[Call] = field(factory=list)  # reads, and submissions of durable jobs
+    left: dict[str, Left] = field(factory=dict)  # by senders
+    leavings: dict[str, list[tuple[float, int]]] = field(factory=dict)  # when runs began to be left, and in which event
+    begun: dict[str, list[tuple[float, int]]] = field(factory=dict)  # when creates began, and in which event
+    snapshots: list[Snapshot] = field(factory=list)
+    stored: dict[str, tuple[float, bool]] = field(factory=dict)  # when a block of `recording` was left, with the id
+    logs: list[tuple[str, int, str]] = field(factory=list)  # warnings and worse: of which process, and how grave
+    told_to_hooks: set[str] = field(factory=set)  # the ids that a `JobCreated` or a `WaitEnded` named
     closed: dict[str, tuple[float, float]] = field(factory=dict)  # senders closed early: when, and until when at most
     independent_creates: set[str] = field(factory=set)  # senders of creates that know nothing of each other
     own_get_job: set[str] = field(factory=set)  # senders whose waits call `get_job`, which may wait for its turn

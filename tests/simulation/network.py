@@ -11,7 +11,8 @@ from contextvars import Context
 from math import inf
 from typing import Any, Final
 
-from tests.simulation.world import Fault, Loop, World
+from tests.simulation.loop import Loop
+from tests.simulation.world import Fault, World
 
 _END: Final = b""  # the other side closed its connection
 _RESET: Final = None  # the connection broke

@@ -37,10 +37,12 @@ from pathlib import Path
 from tests.simulation.ledger import KEY, Ledger, Program
 from tests.simulation.rules.causes import broken_without_cause
 from tests.simulation.rules.creates import broken_by_creates
+from tests.simulation.rules.durable_ids import broken_by_lost_ids
 from tests.simulation.rules.ends import broken_by_ends
 from tests.simulation.rules.events import broken_by_events
 from tests.simulation.rules.learned import broken_by_learning
 from tests.simulation.rules.limits import broken_by_runs
+from tests.simulation.rules.liveness import broken_by_leaving
 from tests.simulation.rules.outages import broken_by_outages
 from tests.simulation.rules.places import broken_by_places
 from tests.simulation.rules.polls import broken_by_polls
@@ -80,5 +82,7 @@ def broken_promises(
     yield from broken_by_places(service, ledger, programs)
     yield from broken_by_events(service, ledger)
     yield from broken_by_learning(world, service, ledger)
+    yield from broken_by_leaving(world, service.requests, ledger, programs)
+    yield from broken_by_lost_ids(world, service.requests, ledger, programs)
     yield from broken_without_cause(world, ledger)
     yield from (f"P10: the key is in {file.name}" for file in folder.iterdir() if KEY.encode() in file.read_bytes())

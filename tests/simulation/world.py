@@ -1,35 +1,23 @@
-"""Time, threads, disks and processes of a world in which the package alone is real; a seed decides all the rest.
+"""Time and turns of a world in which the package alone is real; a seed decides all the rest.
 
-Each process has a loop of its own, as it has outside: what is kept for a loop dies with it. All loops share one clock,
-which moves only when none of them has anything to do.
+All loops share one clock, which moves only when none of them has anything to do.
 """
 
-import asyncio
-import contextlib
-import gc
-import os
 import random
-import socket
-import sqlite3
 import sys
-import threading
-import time
 from asyncio import events
-from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Coroutine, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable
 from contextvars import Context
-from functools import partial
-from heapq import heappop
 from math import inf
-from types import SimpleNamespace
-from typing import Any, Final
-from unittest.mock import patch
+from typing import TYPE_CHECKING, Any, Final
 
-from attrs import define, field, frozen
+from attrs import frozen
 
-from agentjobs_async import JournalError
-from agentjobs_async._http import name_lookup
-from agentjobs_async.batch._store import file_lock
+from tests.simulation.loop import Loop
+
+if TYPE_CHECKING:
+    from tests.simulation.processes import Process
 
 EPOCH: Final = 1_800_000_000.0  # the wall clock, in seconds, when a world begins
 _MOST_EVENTS: Final = 1_000_000  # of one world
@@ -86,6 +74,7 @@ class World:
         self.violations: list[str] = []
         self.network: Any = None  # makes the connections: `Network`
         self.loops: list[Loop] = []
+        self.processes: list[Process] = []
         self.dead: list[Loop] = []  # never resumed, and not collected before the end: their `finally` must not run
         self.current: Any = None  # the loop whose turn it is
         self.loop = self.add_loop("service")  # the service's and the world's own; it has no faults
@@ -146,7 +135,7 @@ class World:
         """Let the work in a thread that runs at present take longer."""
         self.slept += seconds
 
-    def add_loop(self, name: str) -> "Loop":
+    def add_loop(self, name: str) -> Loop:
         """Return the loop of a new process."""
         loop = Loop(self, name)
         self.loops.append(loop)
@@ -174,7 +163,7 @@ class World:
         stalls = [fault for fault in self.happened if fault.what == "stall"]
         return any(fault.at <= until and fault.at + fault.amount >= since for fault in stalls)
 
-    def _next_loop(self) -> "Loop":
+    def _next_loop(self) -> Loop:
         ready = [loop for loop in self.loops if loop._ready and loop.blocked_until <= self.now]
         if not ready:
             when = min(max(loop.due(), loop.blocked_until) for loop in self.loops)
@@ -186,7 +175,7 @@ class World:
             return self._next_loop()
         return ready[0] if len(ready) == 1 else self.random.choice(ready)
 
-    def _turn(self, loop: "Loop") -> None:
+    def _turn(self, loop: Loop) -> None:
         self.events += 1
         if self.events > _MOST_EVENTS or self.now - max(self.network.last, self.down_until) > _LONGEST_SILENCE:
             raise ViolationError(f"World: {self.events} events; nothing was sent since {self.network.last:g}")
@@ -199,293 +188,3 @@ class World:
             handle._run()
             if loop is not self.loop:
                 self.next("event")
-
-
-class _Numbered:
-    """Sets of tasks and futures have the same order each time: by number, not by where in memory they are."""
-
-    def __init__(self, *args: Any, loop: "Loop", **options: Any) -> None:
-        loop.world.made += 1
-        self._number = loop.world.made
-        super().__init__(*args, loop=loop, **options)  # type: ignore[call-arg]  # of a task or a future
-
-    def __hash__(self) -> int:
-        return self._number
-
-
-class _Future(_Numbered, asyncio.Future):  # type: ignore[type-arg]  # of anything
-    pass
-
-
-class _Task(_Numbered, asyncio.Task):  # type: ignore[type-arg]  # of anything
-    pass
-
-
-class Loop(asyncio.BaseEventLoop):
-    """The loop of one process: nothing of it is real but the order in which it calls.
-
-    Attributes:
-        skew: How many seconds its wall clock is ahead.
-        blocked_until: When its thread is free again.
-        transports: Its open connections.
-        owned: What the system frees when its process ends: open files and their locks.
-    """
-
-    _ready: deque[Any]  # these are asyncio's own
-    _scheduled: list[Any]
-    _closed: bool
-    _asyncgen_finalizer_hook: Any
-
-    def __init__(self, world: World, name: str) -> None:
-        super().__init__()
-        self.world = world
-        self._default_executor_thread = SimpleNamespace()
-        self._thread_id = threading.get_ident()
-        self.name = name
-        self.process: Process
-        self.skew = 0.0
-        self.blocked_until = 0.0
-        self.transports: dict[Any, None] = {}
-        self.owned = contextlib.ExitStack()
-        self.errors: list[dict[str, Any]] = []
-        self.set_exception_handler(lambda _loop, context: self.errors.append(context))
-
-    def time(self) -> float:
-        return self.world.now
-
-    def create_future(self) -> Any:
-        return _Future(loop=self)
-
-    def create_task(self, coro: Any, **options: Any) -> Any:
-        return _Task(coro, loop=self, **options)
-
-    def _write_to_self(self) -> None:
-        """Do nothing: no thread has to be woken."""
-
-    def call_first(self, callback: Callable[..., None], *arguments: Any) -> None:
-        """Call this before all that is to be called."""
-        self.call_soon(callback, *arguments, context=Context())
-        self._ready.rotate()
-
-    def due(self) -> float:
-        """Return when there is something to do, in loop time; infinite if there is nothing."""
-        while self._scheduled and self._scheduled[0]._cancelled:
-            heappop(self._scheduled)._scheduled = False
-        return 0.0 if self._ready else self._scheduled[0]._when if self._scheduled else inf
-
-    def move_due(self) -> None:
-        """Move the timers that are due to what is called next."""
-        while self._scheduled and self._scheduled[0]._when <= self.world.now:
-            handle = heappop(self._scheduled)
-            handle._scheduled = False
-            if not handle._cancelled:
-                self._ready.append(handle)
-
-    async def sock_connect(self, sock: socket.socket, _address: Any) -> None:
-        await self.world.network.connect(self, sock)
-
-    async def create_connection(self, protocol_factory: Any, *_address: Any, sock: Any = None, **_options: Any) -> Any:
-        return self.world.network.open(self, protocol_factory(), sock)
-
-    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:  # type: ignore[override]  # of anything
-        future = self.create_future()
-        world, thread = self.world, executor or self._default_executor_thread
-        begins = max(world.now, getattr(thread, "free_at", 0.0)) + 0.0001
-        thread.free_at = begins + 0.0002
-
-        def work() -> None:
-            if future.cancelled():
-                return
-            world.slept = 0.0
-            events._set_running_loop(None)
-            try:
-                settle = partial(future.set_result, func(*args))
-            except Exception as error:  # noqa: BLE001 - the future's
-                settle = partial(future.set_exception, error)
-            finally:
-                events._set_running_loop(self)
-            thread.free_at = world.now + world.slept + 0.0002
-            self.call_later(0.0001 + world.slept, end, settle, context=Context())
-            world.slept = 0.0
-
-        def end(settle: Callable[[], None]) -> None:
-            if not future.done():
-                settle()
-
-        self.call_at(begins, work, context=Context())
-        return future
-
-    def left_behind(self) -> list[str]:
-        """Return what a program that has ended left in its loop."""
-        tasks = [repr(task) for task in asyncio.all_tasks(self) if not task.done()]
-        timers = [repr(one) for one in self._scheduled if not one._cancelled and not _is_outside(one._callback)]
-        return [*tasks, *timers, *map(repr, self.transports), *map(repr, self.errors)]
-
-    def kill(self) -> None:
-        """End as a killed process does: nothing more is called, what was not committed is gone, locks are free."""
-        self.world.loops.remove(self)
-        self.world.dead.append(self)
-        self._unfinished = asyncio.all_tasks(self)  # kept: a task that is collected runs its `finally`
-        for transport in list(self.transports):
-            transport.vanish()
-        with contextlib.suppress(sqlite3.Error):
-            self.owned.close()
-
-
-def _is_outside(callback: Any) -> bool:
-    """Return whether a timer is the world's own: of a look-up or of what the network carries."""
-    return type(getattr(callback, "__self__", None)).__module__.startswith("tests.simulation")
-
-
-@define(eq=False)
-class Process:
-    """A program that is started again whenever it was killed, or its journal failed: that may work then.
-
-    Attributes:
-        main: Runs the program; called at each start.
-        cancelled_at: When each task was cancelled, of those that a fault has cancelled.
-        cancellable: The tasks that a caller may cancel at any time.
-    """
-
-    _world: World
-    name: str
-    _main: Callable[["Process"], Coroutine[Any, Any, None]]
-    starts: int = 0
-    is_over: bool = False
-    error: BaseException | None = None
-    cancelled_at: dict[asyncio.Task[Any], float] = field(factory=dict)
-    cancellable: dict[asyncio.Task[Any], None] = field(factory=dict)
-    loop: Loop = field(init=False)
-    _task: asyncio.Task[None] = field(init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self.start()
-
-    def start(self) -> None:
-        """Start it, again after a kill."""
-        self.starts += 1
-        skew = self.loop.skew if self.starts > 1 else 0.0
-        self.loop = self._world.add_loop(f"{self.name}.{self.starts}")
-        self.loop.process, self.loop.skew = self, skew
-        self.cancellable = {}
-        self._task = self.loop.create_task(self._main(self), context=Context())
-        self._task.add_done_callback(self._ended)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        error: BaseException | None = asyncio.CancelledError() if task.cancelled() else task.exception()
-        self._world.note("ended" if error is None else f"ended with {type(error).__name__}: {error}")
-        if not isinstance(error, JournalError) or self.starts > 200:
-            self.error, self.is_over = error, True
-        else:
-            self._kill(60.0)
-
-    def apply(self, fault: Fault) -> None:
-        """Be killed, or have a task cancelled."""
-        if self._task.done() or self.loop not in self._world.loops:
-            return
-        if fault.what == "kill":
-            self._world.kills += 1
-            self._kill(fault.amount)
-        elif self.cancellable:
-            tasks = list(self.cancellable)
-            task = tasks[int(fault.amount) % len(tasks)]
-            self._world.note(f"cancels one of {len(tasks)} tasks")
-            self.cancelled_at.setdefault(task, self._world.now)
-            task.cancel()
-
-    def _kill(self, downtime: float) -> None:
-        self.loop.kill()
-        self._world.down_until = max(self._world.down_until, self._world.now + downtime)
-        self._world.loop.call_later(downtime, self.start, context=Context())
-
-
-@frozen
-class _LookupThread:
-    """Looks a name up, as a thread would: after a while."""
-
-    world: World
-    target: Callable[[], None]
-    name: str
-    daemon: bool
-
-    def start(self) -> None:
-        faults = self.world.next("lookup")
-        delay = sum((fault.amount for fault in faults if fault.what == "slow"), 0.002)
-        asyncio.get_running_loop().call_later(delay, self._run, faults, context=Context())
-
-    def _run(self, faults: list[Fault]) -> None:
-        self.world.lookup_fails = self.world.outage() == "names" or any(fault.what == "fail" for fault in faults)
-        self.target()
-        self.world.lookup_fails = False
-
-
-class _Database(sqlite3.Connection):
-    """A connection to a file whose commits fail when the seed says so."""
-
-    world: Any = None  # the one that is run at present; SQLAlchemy keeps connections that were not closed
-
-    def commit(self) -> None:
-        world = self.world
-        faults = world.next("commit")
-        for fault in faults:
-            if fault.what == "slow":
-                world.sleep(fault.amount)
-            elif fault.what in {"fail", "full"}:
-                if fault.amount < 1.0:  # SQLite itself rolls back after some errors, not after all
-                    super().rollback()
-                raise _disk_error(sqlite3.SQLITE_FULL if fault.what == "full" else sqlite3.SQLITE_IOERR)
-        super().commit()
-        world.note("committed")
-        if any(fault.what == "lost" for fault in faults):
-            raise _disk_error(sqlite3.SQLITE_IOERR)
-
-
-def _disk_error(code: int) -> sqlite3.OperationalError:
-    error = sqlite3.OperationalError("database or disk is full" if code == sqlite3.SQLITE_FULL else "disk I/O error")
-    error.sqlite_errorcode = code
-    return error
-
-
-@contextlib.contextmanager
-def replaced(world: World) -> Iterator[None]:
-    """Replace clocks, threads, names and randomness, of the whole program, until the block is left."""
-    real_connect, real_lock = sqlite3.connect, file_lock._lock_of
-
-    def connect(*args: Any, **options: Any) -> sqlite3.Connection:
-        connection = real_connect(*args, factory=_Database, **options)
-        world.current.owned.callback(connection.close)
-        return connection
-
-    def lock_of(beside: Any) -> Any:
-        lock = real_lock(beside)
-        world.current.owned.callback(lock.release, force=True)
-        return lock
-
-    def addresses(*_arguments: Any, **_options: Any) -> list[Any]:
-        if world.lookup_fails:
-            raise socket.gaierror(socket.EAI_AGAIN, "temporary failure in name resolution")
-        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("192.0.2.1", 0))]
-
-    modules = [module for name, module in sys.modules.items() if name.startswith("agentjobs_async")]
-    replacements: list[tuple[Any, str, Any]] = [
-        *((module, "time", world.wall) for module in modules if vars(module).get("time") is time.time),
-        (time, "time", world.wall),
-        (time, "monotonic", world.clock),
-        (time, "perf_counter", world.clock),
-        (time, "sleep", world.sleep),
-        (os, "urandom", random.Random(f"{world.seed} identities").randbytes),
-        (socket, "getaddrinfo", addresses),
-        (name_lookup, "threading", SimpleNamespace(Thread=partial(_LookupThread, world))),
-        (file_lock, "_lock_of", lock_of),
-        (file_lock, "_ACQUIRE_SECONDS", 0.0),  # filelock waits in real time
-        (_Database, "world", world),
-        (sqlite3, "connect", connect),
-        (sqlite3.dbapi2, "connect", connect),
-    ]
-    with contextlib.ExitStack() as stack:
-        for part, name, value in replacements:
-            stack.enter_context(patch.object(part, name, value))
-        random.seed(world.seed)
-        gc.disable()
-        stack.callback(gc.enable)
-        yield

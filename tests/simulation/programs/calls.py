@@ -2,10 +2,10 @@
 
 import asyncio
 from collections.abc import Callable
-from contextlib import AsyncExitStack, suppress
-from typing import Any
+from contextlib import AsyncExitStack, nullcontext, suppress
+from typing import Any, Final
 
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 
 from agentjobs_async import (
     AgentJob,
@@ -19,6 +19,9 @@ from agentjobs_async import (
 from tests.simulation.ledger import PROJECTS, Calls, Create, Wait
 from tests.simulation.programs.listening import CALL, Listener
 from tests.simulation.programs.run import Run, together
+from tests.simulation.programs.sources import Stream
+
+_READ_EVERY: Final = 61.0  # s, between two reads of a job
 
 
 @frozen
@@ -30,11 +33,12 @@ class CallsWork:
     session: AgentJobsSession
     sender: str
     prefix: str
+    created: list[AgentJob] = field(factory=list)
 
     async def do(self) -> None:
         """Create and wait for all jobs."""
         self.run.ledger.independent_creates.add(self.sender)
-        if self.calls.way in {"free", "tracker"}:
+        if self.calls.way in {"free", "tracker", "read"}:
             self.run.ledger.own_get_job.add(self.sender)
         async with AsyncExitStack() as stack:
             tracker: Any = self.session
@@ -45,6 +49,8 @@ class CallsWork:
                 )
             works = [self.run.cancellable(self._call(tracker, number)) for number in range(self.calls.count)]
             await together(works)
+            if self.calls.way == "stream":
+                await self.run.cancellable(self._stream())
             if tracker is not self.session:
                 self.run.check_stats(tracker)
 
@@ -76,11 +82,14 @@ class CallsWork:
             return
         create = Create(*begun, self.calls.create_timeout, prompt=prompt)
         self.run.ledger.creates.append(create)
-        with self.run.noted(create):
-            create.job = await self.session.create_job(
-                prompt, project_id=project, timeout=self.calls.create_timeout, label=prompt
-            )
+        await self._create(create, project)
         if create.job is None:
+            return
+        if self.calls.way == "stream":
+            self.created.append(create.job)
+            return
+        if self.calls.way == "read":
+            await self._read(create.job)
             return
         works = [self._wait(way, tracker, create.job, turn) for turn, way in enumerate(self._ways())]
         await together([*works, self._notify(create.job)] if self.calls.notifies else works)
@@ -91,6 +100,47 @@ class CallsWork:
             return "wait", "watch", "updates"
         has_labels = len(self.run.program.sessions.labels) > 1 and self.calls.way not in {"free", "tracker"}
         return (self.calls.way,) * (2 if has_labels else 1)
+
+    async def _create(self, create: Create, project: str | None) -> None:
+        """Create a job, and store it in a block for which a draining waits, if its program stores jobs."""
+        with nullcontext() if self.calls.stores is None else self.session.recording():
+            await self._create_noted(create, project)
+            if create.job is not None and self.calls.stores is not None:
+                await self._store(create.job.id, self.calls.stores)
+
+    async def _store(self, job_id: str, seconds: float) -> None:
+        is_stored = False
+        try:
+            await asyncio.sleep(seconds)
+            is_stored = True
+        finally:
+            self.run.ledger.stored[job_id] = self.run.world.now, is_stored
+
+    async def _create_noted(self, create: Create, project: str | None) -> None:
+        with self.run.noted(create):
+            create.job = await self.session.create_job(
+                create.prompt, project_id=project, timeout=create.timeout, label=create.prompt
+            )
+
+    async def _read(self, job: AgentJob) -> None:
+        """Read a job until it has ended, more slowly than any server may ask for."""
+        until = self.run.world.now + self.calls.timeout
+        while not job.is_terminal and self.run.world.now < until:
+            read = self.run.new_call(self.sender)
+            with self.run.noted(read):
+                job = await self.session.get_job(job)
+            if isinstance(read.error, SessionClosedError):
+                return
+            await asyncio.sleep(_READ_EVERY)
+
+    async def _stream(self) -> None:
+        """Wait for all jobs as a source gives them: to the end, or until each has a result where there is no end."""
+        stream = Stream(self.run, self.calls, self.session, self.sender, self.created)
+        try:
+            with suppress(SessionClosedError):
+                await stream.read()
+        finally:
+            stream.left()
 
     async def _notify(self, job: AgentJob) -> None:
         await asyncio.sleep(7.0)

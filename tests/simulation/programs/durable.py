@@ -1,6 +1,7 @@
 """Durable jobs, submitted twice each, and followed until each end was told."""
 
 import asyncio
+from contextlib import AbstractContextManager, nullcontext
 from math import inf
 from typing import Final
 
@@ -17,7 +18,7 @@ from agentjobs_async import (
 from agentjobs_async.batch import Journal, JournalRow, State
 from agentjobs_async.durable import DurableEntry, DurableJobs
 from tests.simulation.interventions import prompt_of
-from tests.simulation.ledger import PROJECTS, Durable, Told
+from tests.simulation.ledger import PROJECTS, Durable, Submission, Told
 from tests.simulation.programs.interventions import Person
 from tests.simulation.programs.run import ENDS, Run, together
 
@@ -49,15 +50,16 @@ class DurableWork:
         on_end = None if is_silent else self._on_end
         async with DurableJobs(self.session, self.journal, on_end=on_end, on_change=self._on_change) as jobs:
             person = self._person(jobs, wanted)
-            async with person.beside(self.durable.interventions):
-                await self._submit_all(jobs, wanted)
-                if not is_silent:
+            with self.run.noted_leaving(self.sender):
+                async with person.beside(self.durable.interventions):
+                    await self._submit_all(jobs, wanted)
+                    if not is_silent:
+                        await self._told(wanted, person)
+                if is_silent:
+                    await self._ended(wanted)
+                    return False  # the next run tells all ends
+                if self.durable.interventions:
                     await self._told(wanted, person)
-            if is_silent:
-                await self._ended(wanted)
-                return False  # the next run tells all ends
-            if self.durable.interventions:
-                await self._told(wanted, person)
         return True
 
     def _person(self, jobs: DurableJobs | None, wanted: dict[str, int]) -> Person:
@@ -153,11 +155,18 @@ class DurableWork:
         """Settle an unknown row with the job that the service has for it, if there is one."""
         await self._person(None, {prompt_of(key): 0}).resolve(key)
 
+    def _noted(self) -> AbstractContextManager[None]:
+        """Note a submission that waits for its create; one that is only planned needs no session."""
+        if not self.durable.waits:
+            return nullcontext()
+        return self.run.noted(self.run.new_call(self.sender, Submission))
+
     async def _submit(self, jobs: DurableJobs, key: str, project: str | None, number: int) -> None:
         await asyncio.sleep(number * self.durable.gap)
         while True:
             try:
-                await jobs.submit(key, key, project_id=project, wait_for_create=self.durable.waits)
+                with self._noted():
+                    await jobs.submit(key, key, project_id=project, wait_for_create=self.durable.waits)
             except (JournalError, SessionClosedError):
                 raise
             except AgentJobsError as error:

@@ -9,7 +9,16 @@ from tenacity import wait_chain, wait_fixed
 
 from agentjobs_async import AgentJobsError, History, NotFoundError, NotSentError, wait_learned
 from agentjobs_async.policy import WaitStrategy
-from agentjobs_async.telemetry import CreateFailed, Event, Hook, JobPolled, PollFailed, WaitEnded, WaitStarted
+from agentjobs_async.telemetry import (
+    CreateFailed,
+    Event,
+    Hook,
+    JobCreated,
+    JobPolled,
+    PollFailed,
+    WaitEnded,
+    WaitStarted,
+)
 from tests.simulation.ledger import Learned, Ledger
 
 if TYPE_CHECKING:  # which makes these
@@ -36,6 +45,8 @@ class Listener:
         ledger.events.setdefault(self.source, []).append((self.run.world.now, event))
         if isinstance(event, JobPolled | PollFailed) and CALL.get() is not None:
             self.run.world.violate(f"P19: {type(event).__name__} runs in a caller's context")
+        if isinstance(event, JobCreated | WaitEnded):
+            ledger.told_to_hooks.add(event.ref.job_id if isinstance(event, WaitEnded) else event.job.id)
         if isinstance(event, WaitStarted):
             self.run.events["started"] += 1
         elif isinstance(event, WaitEnded):

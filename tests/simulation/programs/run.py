@@ -5,6 +5,7 @@ import traceback
 from collections import Counter
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from math import inf
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -22,9 +23,11 @@ from agentjobs_async import (
 )
 from agentjobs_async.batch import JournalRow, State
 from tests.simulation.ledger import KEY, Call, Ledger, Program
+from tests.simulation.processes import Process
 from tests.simulation.programs.listening import Listener, learning_wait
+from tests.simulation.programs.sessions import NotedSession
 from tests.simulation.service import Service
-from tests.simulation.world import Process, World
+from tests.simulation.world import World
 
 T = TypeVar("T")
 ENDS: Final = frozenset(State) - {State.PLANNED, State.SENDING, State.ACTIVE}
@@ -65,11 +68,11 @@ class Run:
         return self.program.sessions.named(project, int(sender.rpartition(".")[2]), self.process.starts)
 
     @asynccontextmanager
-    async def session(self, sender: str) -> AsyncIterator[AgentJobsSession]:
+    async def session(self, sender: str) -> AsyncIterator[NotedSession]:
         """Open a session that the service knows as `sender`, and check that it is closed for good."""
         program, starts, number = self.program, self.process.starts, int(sender.rpartition(".")[2])
         self.service.keys[sender] = key = program.sessions.key(number, starts)
-        session = AgentJobsSession(
+        session = NotedSession(
             "http://service.test",
             key,
             project_id=program.sessions.home(number, starts),
@@ -80,6 +83,7 @@ class Run:
             timeouts=HttpTimeouts(connect=5.0, request=20.0),
             hooks=Listener(self, sender).hooks(),
         )
+        session.note_in(self.ledger, self.world, sender)
         async with session:
             yield session
         await session.aclose()
@@ -147,6 +151,20 @@ class Run:
             if before != now and before[0] in FINAL:
                 self.world.violate(f"Rows: {row.key} had ended as {before}, and is {now}")
             self.ledger.ends[name] = now, self.world.now
+
+    @contextmanager
+    def noted_leaving(self, sender: str) -> Iterator[None]:
+        """Note when the block of a run begins to be left: nothing new is begun from then on."""
+        try:
+            yield
+        finally:
+            self.ledger.leavings.setdefault(sender, []).append((self.world.now, self.world.events))
+
+    def new_call(self, sender: str, kind: type[Call] = Call) -> Call:
+        """Return a call that begins now, in the ledger; it has no timeout of its own."""
+        call = kind(self.process.name, sender, self.world.now, inf)
+        self.ledger.calls.append(call)
+        return call
 
     @contextmanager
     def noted(self, call: Call) -> Iterator[None]:

@@ -11,7 +11,9 @@ from tests.simulation.world import World
 def broken_by_ends(world: World, service: Service, ledger: Ledger) -> Iterator[str]:
     """Each durable job has one end, and it is the true one; after an unknown create, a second one."""
     is_disturbed = (
-        world.kills or ledger.closed or any(one.where in {"commit", "call", "event", "time"} for one in world.happened)
+        any(one.end != "returned" for one in world.processes)
+        or ledger.closed
+        or any(one.where in {"commit", "call", "event", "time"} for one in world.happened)
     )
     for key, ends in ledger.on_end_calls.items():
         kinds = list(dict.fromkeys(ends))

@@ -154,7 +154,7 @@ def _unseen(
     for (sender, job_id), found in polls.items():
         held_back[sender] += [one for one in found if _may_be_held_for(one)]
         # An answer of another kind may end a wait; its caller begins the next one when it likes.
-        moments[sender, job_id] += [(one.left, one.heard, one.is_good or one.status in TRANSIENT) for one in found]
+        moments[sender, job_id] += [(one.left, one.heard, _goes_on(one)) for one in found]
     for wait in ledger.waits:
         if isinstance(wait.error, WaitTimeoutError) and wait.way != "run":
             moments[wait.sender, wait.job_id] += [(wait.begun, wait.begun, True), (wait.ended, wait.ended, False)]
@@ -180,6 +180,11 @@ def _unseen(
                     yield f"P21: {sender} leaves {job_id} unseen for {free:g} s at {first:g}, of {most:g}"
 
 
+def _goes_on(poll: Request) -> bool:
+    """Return whether another poll follows an answer: not after the end, unless its sender has left before it came."""
+    return poll.status in TRANSIENT or (poll.is_good and (poll.is_cut or not poll.is_end))
+
+
 def _longest_gap(sender: str, programs: tuple[Program, ...]) -> float:
     """Return how many seconds may lie between two polls of a job; infinite where nothing is promised."""
     name, _, number = sender.split(".")
@@ -191,7 +196,7 @@ def _longest_gap(sender: str, programs: tuple[Program, ...]) -> float:
         waits = 3 * activity.count if activity.way == "shared" else activity.count
     else:  # what follows one journal may take over the jobs of another one
         waits = sum(one.count for one in program.activities if not isinstance(one, Calls))
-    if isinstance(activity, Calls) and activity.way == "free":
+    if isinstance(activity, Calls) and activity.way in {"free", "read"}:
         return inf  # each wait polls for itself
     turn = max(waits / (program.per_second or inf), 0.3 * waits / program.in_flight)  # 0.3 s: the longest good poll
     return (program.interval or _LONGEST_DELAY) + 2 * turn + (1.0 if isinstance(activity, Calls) else 5.0)

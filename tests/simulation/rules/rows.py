@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator
+from math import inf
 from typing import Final
 
 from agentjobs_async.batch import JournalRow, State
@@ -16,6 +17,7 @@ def broken_by_rows(world: World, service: Service, ledger: Ledger, programs: tup
     """P3: no id is lost, and each row tells the truth, whatever was killed."""
     unsure = {one.subject for one in service.requests if one.kind == "create" and is_unknown(one)}
     is_cut = any(fault.where == "commit" or fault.what in {"kill", "cancel"} for fault in world.happened)
+    is_cut |= any(one.interrupted_at < inf for one in world.processes)
     for program in [one for one in programs if one.name in ledger.rows]:
         rows = ledger.rows[program.name]
         ended = {one.job_id for one in service.requests if one.is_end and not one.is_cut}
