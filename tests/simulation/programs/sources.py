@@ -138,6 +138,6 @@ class Stream:
 
     def _give(self, job: AgentJob) -> None:
         wait = Wait(self._run.process.name, self._sender, self._run.world.now, self._calls.timeout, job_id=job.id)
-        wait.way = "stream"
+        wait.way, wait.label = "stream", job.label
         self._given.append(wait)
         self._run.ledger.waits.append(wait)
