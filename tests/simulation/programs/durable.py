@@ -65,7 +65,8 @@ class DurableWork:
     def _person(self, jobs: DurableJobs | None, wanted: dict[str, int]) -> Person:
         async def submit(item: int) -> None:
             assert jobs is not None
-            await self._submit(jobs, [*wanted][item], PROJECTS[item % self.durable.projects], 0)
+            project = self.run.named(PROJECTS[item % self.durable.projects], self.sender)
+            await self._submit(jobs, [*wanted][item], project, 0)
 
         return Person(self.run, self.journal, self.prefix, tuple(wanted), jobs, submit)
 
