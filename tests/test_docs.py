@@ -7,9 +7,10 @@ from pathlib import Path
 from agentjobs_async._polling.tracked import Tracked
 from agentjobs_async.batch._run.context import Phase
 from agentjobs_async.batch.states import MOVES, State
-from tests.checkout import ROOT, needs
+from tests.checkout import needs
 from tests.test_structure import ROOMS
 
+ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / name for name in ("README.md", "CHANGELOG.md")]
 PAGES += [page for folder in (".github", "docs") for page in sorted((ROOT / folder).rglob("*.md"))]
 MODULES = sorted((ROOT / "agentjobs_async").rglob("*.py"))
