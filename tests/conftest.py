@@ -22,10 +22,6 @@ if TYPE_CHECKING:
 # looptime asks for the loop even of a test without one, and Python 3.11 would then make one, which is never closed.
 asyncio.set_event_loop(None)
 
-# Hundreds of processes import the package and the tests: each would compile them again where no bytecode is written.
-os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-sys.dont_write_bytecode = False
-
 # A shell starts background commands with SIGINT ignored, and child processes inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -44,6 +40,18 @@ def pytest_xdist_auto_num_workers() -> int:
 def pytest_configure(config: pytest.Config) -> None:
     inputs = getattr(config, "workerinput", None)
     config.stash[_SHARED_FOLDER] = Path(inputs["shared_folder"] if inputs else mkdtemp(prefix="agentjobs-"))
+    if sys.dont_write_bytecode and not inputs:
+        _write_bytecode_below(config.stash[_SHARED_FOLDER])
+
+
+def _write_bytecode_below(folder: Path) -> None:
+    """Write bytecode below a folder where the user wants none beside the sources.
+
+    Without any, each of hundreds of child processes would compile the package and the tests again.
+    """
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix = str(folder / "bytecode")
+    sys.dont_write_bytecode = False
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -56,11 +64,12 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     """At the end of the whole run, stop the server and remove the folder."""
     if not hasattr(config, "workerinput"):
         folder = config.stash[_SHARED_FOLDER]
-        if any(folder.iterdir()):
+        if (folder / "shared").exists():
             from tests.postgresql import stop_shared_server  # noqa: PLC0415 - most runs need none
 
             stop_shared_server(folder)
-        rmtree(folder)
+        sys.dont_write_bytecode |= sys.pycache_prefix == str(folder / "bytecode")  # it would make the folder again
+        rmtree(folder, ignore_errors=True)  # a child that has not ended yet may write to it
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
