@@ -25,6 +25,7 @@ from tests.simulation.processes import Process, Supervisor
 from tests.simulation.programs.leaving import with_leaving
 from tests.simulation.programs.main import main
 from tests.simulation.programs.run import Run
+from tests.simulation.programs.small import small_world
 from tests.simulation.referee import broken_promises
 from tests.simulation.service import DOCUMENTS, Service
 from tests.simulation.sessions import with_sessions
@@ -33,6 +34,7 @@ from tests.simulation.system import replaced
 from tests.simulation.world import Fault, ViolationError, World
 
 _SHOWN_EVENTS: Final = 40  # events of a failure
+_SMALL: Final = 0.3  # of all worlds
 _LONGEST_WORLD: Final = 60 * 86_400.0  # s, after which every program has ended
 _DOWNTIMES: Final = (1.0, 20.0, 700.0, 7200.0, 40_000.0)  # s, before what was killed is started again
 
@@ -132,6 +134,9 @@ def _run(world: World, processes: list[Supervisor]) -> list[str]:
 
 def case_of(seed: int, most: int = 400) -> Case:
     """Return the world of a seed; each of its activities creates at most `most` jobs."""
+    if random.Random(f"{seed} size").random() < _SMALL:
+        program, few = small_world(seed, most)
+        return Case(seed, (program,), few)
     draw = random.Random(f"{seed} case")
     programs = tuple(_program(draw, seed, f"p{number}", most) for number in range(draw.choice((1, 1, 2))))
     programs = tuple(with_leaving(seed, program) for program in programs)

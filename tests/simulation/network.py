@@ -186,6 +186,8 @@ class Connection:
     def arrives(self, pipe: Pipe, *, is_last: bool) -> None:
         """Notice that an answer has come whole."""
         if pipe is self.client.into and is_last:
+            if self.on_heard is not None:
+                self.world.next("answer")
             self._heard()
 
     def _heard(self) -> None:

@@ -61,12 +61,13 @@ class Process:
         self._task.add_done_callback(self._main_ended)
 
     def apply(self, fault: "Fault") -> None:
-        """Be killed, or have a task cancelled."""
+        """Be killed, receive a signal, or have a task cancelled."""
         if self.end:
             return
         if fault.what == "kill":
-            self.world.kills += 1
             self.exit("killed", fault.amount)
+        elif fault.what.startswith("SIG"):
+            self._handle(signal.Signals[fault.what])
         elif self.cancellable:
             tasks = list(self.cancellable)
             task = tasks[int(fault.amount) % len(tasks)]
@@ -83,7 +84,7 @@ class Process:
     def _handle(self, number: int) -> None:
         handler = self.loop.signal_handlers.get(number, signal.SIG_DFL)
         if handler is signal.SIG_DFL:
-            self.exit("signal")
+            self.exit("killed")  # nothing of the package was asked
         elif callable(handler):
             handler(number, None)
         if (callback := self.loop.signal_callbacks.get(number)) is not None:
@@ -102,6 +103,7 @@ class Process:
         if not self.end:
             self.world.note(f"{self.name} ends: {end}")
             self.end, self.ended_at = end, self.world.now
+            self.world.kills += 1
             self.loop.kill()
             self.supervisor.ended(self)
             self.supervisor.start_later(self, downtime)

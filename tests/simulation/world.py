@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tests.simulation.processes import Process
 
 EPOCH: Final = 1_800_000_000.0  # the wall clock, in seconds, when a world begins
+SIGNALS: Final = ("SIGTERM", "SIGINT")
 _MOST_EVENTS: Final = 1_000_000  # of one world
 _LONGEST_SILENCE: Final = 5 * 3600.0  # s between two connections; an outage takes 2 h, a rate 1 h
 
@@ -33,8 +34,8 @@ class Fault:
     """One thing that goes wrong.
 
     Attributes:
-        where: What is counted: `connection`, `lookup`, `create`, `job`, `poll`, `commit`, `call` or `event`; or
-            `time`.
+        where: What is counted: `connection`, `lookup`, `create`, `job`, `poll`, `answer`, `commit`, `call` or `event`;
+            or `time`.
         at: Which of them it befalls, from 1; for `time`, seconds since the world began.
         what: What happens.
         amount: Seconds; bytes for what cuts a connection; which task a `cancel` takes; not 0 where a refused create
@@ -101,7 +102,7 @@ class World:
         found = self._planned.get((where, self._counts[where]), [])
         for fault in found:
             self.note_fault(fault)
-            if fault.what in {"kill", "cancel"} and self.current not in {None, self.loop}:
+            if fault.what in {"kill", "cancel", *SIGNALS} and self.current not in {None, self.loop}:
                 self.current.call_first(self.current.process.apply, fault)
         return found
 

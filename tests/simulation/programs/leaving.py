@@ -19,12 +19,12 @@ from tests.simulation.programs.sources import KINDS
 _LONGEST_LEAVE: Final = 21.0  # s: a source and a callback may swallow their cancellations, for 10 s each
 
 
-def with_leaving(seed: int, program: Program) -> Program:
+def with_leaving(seed: int, program: Program, *, often: bool = False) -> Program:
     """Return a program with sources, ways and leaves of its own draws."""
     draw = random.Random(f"{seed} {program.name} leaving")
     activities = tuple(_activity(draw, one) for one in program.activities)
     leave = program.leave
-    if leave is not None or draw.random() < 0.2:
+    if leave is not None or draw.random() < (0.6 if often else 0.2):
         leave = _leave(draw, len(activities), leave)
     return evolve(program, activities=activities, leave=leave)
 
@@ -34,7 +34,7 @@ def _activity(draw: random.Random, activity: Any) -> Any:
         return evolve(
             activity,
             source=draw.choice(KINDS) if draw.random() < 0.3 else "",
-            breaks_after=draw.choice((1, 2, 5)) if draw.random() < 0.2 else 0,
+            breaks_after=draw.choice((1, 2, 5)) if draw.random() < 0.2 else activity.breaks_after,
         )
     if isinstance(activity, Calls):
         stores = draw.choice((0.0, 3.0, 30.0)) if draw.random() < 0.2 else None

@@ -83,6 +83,8 @@ def _is_disk_bad(world: World, ledger: Ledger, sender: str) -> bool:
     kinds = {fault.what for fault in world.happened if fault.where == "commit"}
     left = ledger.left.get(sender)
     waited = left is None or left.drained == inf or left.drained > left.until + _RECORDING - 0.3
+    # What is cancelled leaves at once.
+    waited |= bool(ledger.cancelled) or any(one.interrupted_at < inf for one in world.processes)
     is_stalled = any(fault.what == "stall" for fault in world.happened)
     return bool(kinds & {"fail", "full", "lost"}) or is_stalled or ("slow" in kinds and waited)
 

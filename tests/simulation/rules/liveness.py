@@ -69,7 +69,7 @@ def _time(world: World, process: Process, sender: str, left: Left, *, records: b
 
 def _calls(world: World, ledger: Ledger, sender: str, left: Left) -> Iterator[str]:
     """All that waits ends at once, and so does what is begun later; creates end when the session was left."""
-    is_disk_bad = any(fault.where == "commit" for fault in world.happened)
+    slowest = max((fault.amount for fault in world.happened if fault.where == "commit"), default=-_RECORDING)
     swallows = any(fault.what in {"swallow", "hang"} for fault in world.happened)
     for call in chain(ledger.creates, ledger.waits, ledger.calls):
         if call.sender != sender or call.ended == inf or call.ended <= left.begun:
@@ -78,8 +78,8 @@ def _calls(world: World, ledger: Ledger, sender: str, left: Left) -> Iterator[st
             continue
         has_create = isinstance(call, Create | Submission) or getattr(call, "way", "") == "run"
         most = max(left.ended if has_create else left.begun, call.begun) + SLACK
-        if isinstance(call, Submission) and is_disk_bad:
-            most += _RECORDING
+        if isinstance(call, Submission):
+            most += slowest + _RECORDING  # it waits for the disk, not for its session
         if getattr(call, "way", "") == "updates" and swallows:
             most += 14.0  # its reader
         if call.ended > most and not world.stalled(left.begun, call.ended):
