@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 from typing import Final, Generic, TypeVar
 
 from agentjobs_async._loop.cancel_scope import CancelScope, Group, ScopeGroup
@@ -21,6 +22,11 @@ class Recording(Generic[T]):
     def add(self, job: T) -> None:
         """Add a job that nothing but this block is about to record."""
         self._created.append(job)
+
+    def discard(self, job: T) -> None:
+        """Remove a job that something else is about to record."""
+        if job in self._created:
+            self._created.remove(job)
 
     def __iter__(self) -> Iterator[T]:
         return iter(self._created)
@@ -77,6 +83,24 @@ class Shutdown(Generic[T]):
             recording.add(job)
             if recording not in self._recordings and self.waits.interrupted:
                 self._lost.append(job)  # the block was left before its create was answered
+
+    def recorded_by(self, task: asyncio.Task[None], job: T) -> None:
+        """Wait for a task that records a job, in place of the block in which the job was created.
+
+        A cancellation may cut off the block while the task continues.
+        """
+        block: Recording[T] | None = _RECORDING.get()  # type: ignore[assignment]  # as above
+        if block is not None:
+            block.discard(job)
+        recording: Recording[T] = Recording()
+        recording.add(job)
+        self._recordings.add(recording)
+        task.add_done_callback(partial(self._recorded_by, recording))
+
+    def _recorded_by(self, recording: Recording[T], task: asyncio.Task[None]) -> None:
+        self._recordings.discard(recording)
+        if self.waits.interrupted and (task.cancelled() or task.exception() is not None):
+            self._lost += recording
 
     async def recorded(self, seconds: float) -> tuple[T, ...]:
         """Wait until all blocks have been left, for `seconds` at most; return the jobs that are not recorded."""

@@ -80,3 +80,27 @@ async def test_not_recorded() -> None:
     shutdown.waits.interrupt(ValueError("closed"))
     assert await shutdown.recorded(10) == ("failed", "late")
     assert await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_recorded_after_its_block() -> None:
+    """A job that a task records is waited for although its block was cut off, and named only where the task fails."""
+    shutdown: Shutdown[str] = Shutdown()
+
+    async def record(*, well: bool) -> None:
+        await asyncio.sleep(3)
+        assert well
+
+    async def create(job: str, *, well: bool) -> None:
+        with shutdown.recording():
+            shutdown.created(job)
+            recording = asyncio.create_task(record(well=well))
+            shutdown.recorded_by(recording, job)
+            await asyncio.shield(recording)
+
+    creates = [asyncio.create_task(create("well", well=True)), asyncio.create_task(create("failed", well=False))]
+    await asyncio.sleep(1)
+    shutdown.waits.interrupt(ValueError("closed"))
+    for task in creates:
+        task.cancel()
+    assert await shutdown.recorded(10) == ("failed",)
+    assert asyncio.get_running_loop().time() == pytest.approx(3, abs=0.01)

@@ -107,21 +107,21 @@ SENDING: Final = (
         "active-before-the-id-is-recorded",
         "batch/_run/item.py",
         """\
-        await self.item.context.unrecorded.record(self.item.key, job.ref, self._record_id(job))
+        await asyncio.shield(self._start_recording(job.ref))
         self.item.ref = job.ref
 """,
         """\
         self.item.set_state(State.ACTIVE)
-        await self.item.context.unrecorded.record(self.item.key, job.ref, self._record_id(job))
+        await asyncio.shield(self._start_recording(job.ref))
         self.item.ref = job.ref
 """,
         "A run that ends while an id is being recorded leaves before the id is durable.",
     ),
     Mutant(
         "the-recording-of-an-id-not-shielded",
-        "batch/_run/unrecorded.py",
-        "await asyncio.shield(task)",
-        "await task",
+        "batch/_run/item.py",
+        "await asyncio.shield(self._start_recording(job.ref))",
+        "await self._start_recording(job.ref)",
         "A cancellation at the wrong moment leaves a job that no journal knows.",
     ),
     Mutant(

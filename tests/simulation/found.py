@@ -3,7 +3,7 @@
 from typing import Final
 
 from tests.simulation.cases import Case
-from tests.simulation.ledger import Batch, Calls, Durable, Program, Sessions
+from tests.simulation.ledger import Batch, Calls, Durable, Leave, Program, Sessions
 from tests.simulation.world import Fault
 
 
@@ -57,5 +57,22 @@ FOUND: Final = {
             ),
         ),
         faults=(),
+    ),
+    "the id of a create whose answer came together with a cancellation was in the log alone": Case(
+        seed=1,
+        programs=(
+            Program(
+                "p0",
+                (Batch(3, 1, 6, 1, None, 600.0, 0.0, retries=False, changes=False, breaks_after=1),),
+                *(20.0, 1, None),
+                leave=Leave("SIGTERM", after=0.8, handles=True),
+            ),
+        ),
+        faults=(Fault("answer", 2, "cancel"),),
+    ),
+    "a draining reported an id as not recorded whose recording went on, and ended well": Case(
+        seed=5029,
+        programs=(Program("p0", (Durable(3, 0.0, 0.0, waits=False),), 20.0, 5, None, Leave("SIGTERM", after=200.0)),),
+        faults=(Fault("answer", 3, "SIGINT"),),
     ),
 }

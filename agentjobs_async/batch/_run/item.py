@@ -151,8 +151,13 @@ class ItemCreate:
             async with self.item.context.max_sending:
                 if not self._may_go(permit):
                     return None
-                with self.item.context.session._shutdown.recording():  # a draining of the session waits for it
-                    return await self._claim_and_create(permit)
+                with self.item.context.session._shutdown.recording() as created:  # a draining waits for it
+                    try:
+                        return await self._claim_and_create(permit)
+                    except asyncio.CancelledError:
+                        for ref in tuple(created):  # its answer came together with the cancellation
+                            _ = self._start_recording(ref)
+                        raise
         finally:
             permit.refund()
             if self.item.state is State.PLANNED:
@@ -249,15 +254,21 @@ class ItemCreate:
 
     async def _record_job(self, job: AgentJob) -> AgentJob | Ended:
         """Record the id, to the end even when this item is cancelled."""
-        await self.item.context.unrecorded.record(self.item.key, job.ref, self._record_id(job))
+        await asyncio.shield(self._start_recording(job.ref))
         self.item.ref = job.ref
         if self.item.row.state is State.ABANDONED:  # its outcome was unknown to another owner, or to its user
             return self._end_abandoned()
         self.item.set_state(State.ACTIVE)
         return job
 
-    async def _record_id(self, job: AgentJob) -> None:
-        row = await self.item.context.store.record_job(self.item.key, job.ref, last_create.get())
+    def _start_recording(self, ref: JobRef) -> asyncio.Task[None]:
+        """Start to record an id, which continues when this item is cancelled; a draining waits for it."""
+        recording = self.item.context.unrecorded.start(self.item.key, ref, self._record_id(ref))
+        self.item.context.session._shutdown.recorded_by(recording, ref)
+        return recording
+
+    async def _record_id(self, ref: JobRef) -> None:
+        row = await self.item.context.store.record_job(self.item.key, ref, last_create.get())
         if row is None:
             raise JournalError("journal: another owner changed the row meanwhile", "locked")
         self.item.row = row

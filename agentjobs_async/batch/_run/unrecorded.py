@@ -21,17 +21,16 @@ class Unrecorded:
         self._raised: set[str] = set()
         self._recording: set[asyncio.Task[None]] = set()
 
-    async def record(self, key: str, ref: JobRef, recording: Coroutine[Any, Any, None]) -> None:
-        """Await `recording`, which records the id; it continues when this call is cancelled.
+    def start(self, key: str, ref: JobRef, recording: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Start `recording`, which records the id, and return its task, which no caller may cancel.
 
-        Raises:
-            JournalError: The id could not be recorded. It is in the log.
+        It raises a `JournalError` where the id could not be recorded: it is in the log.
         """
         self._refs[key] = ref
         task = asyncio.get_running_loop().create_task(recording)
         self._recording.add(task)
         task.add_done_callback(lambda done: self._done(key, done))
-        await asyncio.shield(task)
+        return task
 
     def __len__(self) -> int:
         """Return how many ids could not be recorded; those that are being recorded now are not among them."""
