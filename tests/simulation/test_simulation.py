@@ -9,22 +9,28 @@ from tests.simulation.found import FOUND
 from tests.simulation.ledger import Calls, Program
 from tests.simulation.world import Fault
 
-# Fifty whose worlds are short.
+# Those of the first hundred and ninety whose worlds are short, and not without faults.
 _SEEDS: Final = (
-    *(50, 61, 63, 65, 67, 73, 81, 86, 91, 98, 100, 104, 105, 108, 109, 110, 115),
-    *(128, 132, 133, 141, 142, 145, 148, 149, 153, 158, 164, 168, 169, 174, 175, 189),
-    *(198, 199, 201, 203, 204, 205, 206, 211, 218, 222, 223, 224, 237, 242, 251, 254, 255),
+    *(52, 54, 56, 61, 63, 64, 67, 72, 75, 77, 80, 85, 86, 88, 89, 93, 95),
+    *(99, 103, 105, 106, 112, 113, 115, 116, 119, 122, 125, 130, 131, 136),
+    *(138, 139, 142, 144, 146, 153, 164, 165, 166, 170, 173, 174, 178, 182),
+    *(184, 187),
 )
 
 
 @pytest.mark.parametrize("part", range(5))
 def test_seeds(part: int) -> None:
-    """A seed gives the same events each time, to the byte, and no promise is broken in them."""
+    """No promise is broken in the worlds of these seeds."""
     for seed in _SEEDS[part::5]:
         case = case_of(seed, most=4)
         result = run(case)
         assert not result.violations, explanation(case, result)
-        assert run(case).trace == result.trace
+
+
+def test_the_same_events_again() -> None:
+    """A seed gives the same events each time, to the byte."""
+    for seed in _SEEDS[::6]:
+        assert run(case_of(seed, most=4)).trace == run(case_of(seed, most=4)).trace
 
 
 @pytest.mark.parametrize("case", FOUND.values(), ids=FOUND)
