@@ -4,15 +4,15 @@ from collections import Counter
 from pathlib import Path
 from typing import Final
 
+from tests.checkout import ROOT
 from tests.mutants.mutant import Mutant
 from tests.mutants.sending import SENDING
 from tests.mutants.watching import WATCHING
 
-CHECKOUT: Final = Path(__file__).parents[2]
 MUTANTS: Final = (*SENDING, *WATCHING)
 
 
-def problems(mutants: tuple[Mutant, ...] = MUTANTS, checkout: Path = CHECKOUT) -> list[str]:
+def problems(mutants: tuple[Mutant, ...] = MUTANTS, checkout: Path = ROOT) -> list[str]:
     """Return, in words, which faults can't be put into a checkout."""
     found = [problem for one in mutants if (problem := one.problem_in(checkout)) is not None]
     names = Counter(one.name for one in mutants)

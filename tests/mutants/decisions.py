@@ -5,27 +5,21 @@
 """
 
 import json
-import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from tests.mutants.catalogue import CHECKOUT
+from tests.checkout import copied
 
 _AGREED: Final = 0.8
-"""The share of the changes that is found at least: the others mean the same, or only reword a message."""
-
-_LEFT_OUT: Final = shutil.ignore_patterns(".*", "build", "dist", "__pycache__")
+"""The share of the changes that is found at least: the others have no effect, or only reword a message."""
 
 
 def main(names: Sequence[str]) -> bool:
     """Change the decisions in a copy of the checkout; return whether enough of the changes were found."""
-    with tempfile.TemporaryDirectory(prefix="decisions-") as folder:
-        copy = Path(folder) / "checkout"
-        shutil.copytree(CHECKOUT, copy, ignore=_LEFT_OUT)
+    with copied() as copy:
         done = _mutmut(copy, "run", *names)
         _mutmut(copy, "export-cicd-stats")
         stats = copy / "mutants" / "mutmut-cicd-stats.json"

@@ -6,7 +6,7 @@ from typing import Final
 
 from attrs import frozen
 
-_SPARE_ROOMS: Final = {"session": "tests/test_session.py"}
+_TESTS: Final = {"session": "tests/test_session.py"}
 """The tests of modules that stand alone, by the module's name."""
 
 
@@ -34,7 +34,7 @@ class Mutant:
     def places(self) -> tuple[str, ...]:
         """The files or folders of the tests that are to find it."""
         room = self.module.partition("/")[0].removesuffix(".py")
-        return self.tests or (_SPARE_ROOMS.get(room, f"tests/{room.removeprefix('_')}"),)
+        return self.tests or (_TESTS.get(room, f"tests/{room.removeprefix('_')}"),)
 
     def path_in(self, checkout: Path) -> Path:
         """Return the path of its module in a checkout."""

@@ -32,7 +32,7 @@ SENDING: Final = (
         "_http/transport.py",
         '"allow_redirects": False',
         '"allow_redirects": True',
-        "A redirect leads the key and the prompt to a foreign origin.",
+        "A redirect leads the prompt to a foreign origin, and may start a second agent.",
         ("tests/contract/test_creates.py",),
     ),
     Mutant(

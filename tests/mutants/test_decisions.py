@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from tests.mutants.catalogue import CHECKOUT
+from tests.checkout import ROOT
 from tests.mutants.decisions import changed_lines, is_enough, survivors
 
 RESULTS = """
@@ -39,6 +39,6 @@ def test_enough(killed: int, is_good: bool) -> None:  # noqa: FBT001 - of a tabl
 
 def test_the_settings_name_what_is_there() -> None:
     """Each module and each test that the settings name exists: who moves one moves its name along."""
-    settings: dict[str, Any] = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["tool"]["mutmut"]
+    settings: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["mutmut"]
     named = [*settings["only_mutate"], *settings["pytest_add_cli_args_test_selection"]]
-    assert [name for name in named if not (CHECKOUT / name).is_file()] == []
+    assert [name for name in named if not (ROOT / name).is_file()] == []

@@ -1,6 +1,6 @@
 import pytest
 
-from tests.mutants.catalogue import CHECKOUT
+from tests.checkout import ROOT
 from tests.mutants.mutant import Mutant
 from tests.mutants.run import are_enough, main
 from tests.mutants.trial import Verdict, first_failed, summary, tried
@@ -17,7 +17,7 @@ BY_BOTH = Verdict("by-both", BY_SEARCH.search, BY_TEST.test)
 
 def test_a_fault_is_found_in_a_copy() -> None:
     """A fault is found by worlds and by its room's tests, in a copy: the checkout stays as it is."""
-    module = CHECKOUT / "agentjobs_async/_http/api_key.py"
+    module = ROOT / "agentjobs_async/_http/api_key.py"
     before = module.read_text()
     fault = Mutant("no-key", "_http/api_key.py", 'f"Bearer {self', 'f"Bear {self', "No.", (API_KEY,))
     verdict = tried(fault, 1.0)

@@ -2,18 +2,16 @@
 
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
 from attrs import frozen
 
-from tests.mutants.catalogue import CHECKOUT
+from tests.checkout import ROOT, copied
 from tests.mutants.mutant import Mutant
 
 _FIRST_SEED: Final = 1  # of all trials, so that they can be repeated
@@ -21,7 +19,6 @@ _LONGEST_WORLD_SECONDS: Final = 120.0  # of CPU time; the longest without a faul
 _LONGEST_SECONDS: Final = 3600.0  # of a hunt or a room, each of which takes a minute or two on a quiet machine
 _LONGEST_TEST_SECONDS: Final = 120.0  # the slowest takes a fifth of that; a machine may stall
 _ENDLESS: Final = "a world never ends"
-_LEFT_OUT: Final = shutil.ignore_patterns(".*", "build", "dist")
 _FOUND: Final = re.compile(r"(\d+) (\S+) (.*)")
 """What a hunt prints: the seed, the seconds of CPU time, and the promise."""
 
@@ -58,9 +55,7 @@ def tried(mutant: Mutant, seconds: float) -> Verdict:
     Raises:
         RuntimeError: The worlds or the tests can't run, which says nothing of the fault.
     """
-    with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
-        copy = Path(folder) / "checkout"
-        shutil.copytree(CHECKOUT, copy, ignore=_LEFT_OUT)
+    with copied() as copy:
         mutant.put_into(copy)
         return Verdict(mutant.name, _searched(copy, seconds), _tested(copy, mutant.places))
 
@@ -80,7 +75,7 @@ def _searched(copy: Path, seconds: float) -> str | None:
         if not (found := _FOUND.match(done.stdout)):
             raise RuntimeError(f"worlds can't run: {_last_line(done.stderr)}")
         seed, spent, promise = int(found[1]), float(found[2]), found[3]
-        if not _hunted(CHECKOUT, seed, seconds, worlds=1).returncode:
+        if not _hunted(ROOT, seed, seconds, worlds=1).returncode:
             return f"seed {seed}, after {seconds - left + spent:.0f} s: {promise}"
         first, left = seed + 1, left - spent
     return None
@@ -105,7 +100,7 @@ def _tested(copy: Path, places: tuple[str, ...]) -> str | None:
         failed = first_failed(done.stdout)
         if failed is None or "::" not in failed:
             raise RuntimeError(f"{failed or 'the tests'} can't run: {_last_line(done.stdout + done.stderr)}")
-        if not _pytest(CHECKOUT, failed).returncode:
+        if not _pytest(ROOT, failed).returncode:
             return failed
         deselected.append(failed)
 

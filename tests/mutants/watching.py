@@ -103,7 +103,7 @@ WATCHING: Final = (
         "After the loop stood still, waits time out although the end of their job has been received.",
     ),
     Mutant(
-        "polls-in-their-caller-s-context",
+        "polls-in-the-context-of-their-caller",
         "_polling/workers.py",
         "asyncio.Task(self._work(worker, context), loop=self._loop, context=context)",
         "asyncio.Task(self._work(worker, context), loop=self._loop)",
@@ -112,7 +112,7 @@ WATCHING: Final = (
     ),
     # What is learned and told.
     Mutant(
-        "a-duration-from-the-wait-s-start",
+        "a-duration-from-the-start-of-the-wait",
         "_polling/wait_state.py",
         "self._learn(job, wait.seen - wait.created, now - wait.created)",
         "self._learn(job, wait.seen - wait.started, now - wait.started)",
@@ -157,7 +157,7 @@ WATCHING: Final = (
         "A server with two sessions loses the jobs of one of them at each deployment.",
     ),
     Mutant(
-        "the-signal-s-exit-code-before-lost-ids",
+        "the-exit-code-of-a-signal-before-lost-ids",
         "cli/process.py",
         "            if names_unrecorded(error):\n                return code\n",
         "",
