@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator
+from math import inf
 from typing import Final
 
 from agentjobs_async.batch import State
@@ -82,7 +83,7 @@ def stood_still(records: Records) -> Iterator[str]:
         process = records.processes.get(stop.sender or "")
         if stop.until - stop.at <= records.plan.owner_timeout or process is None:
             continue
-        beat = min((at for at, of in records.beats if of == process and at > stop.until), default=stop.until)
+        beat = min((at for at, of in records.beats if of == process and at > stop.until), default=inf)
         for one in records.said("polled"):
             if one.sender == stop.sender and stop.until < one.at < beat:
-                yield f"Polls: {one.sender} polls at {one.at:.3f}, before its first heartbeat at {beat:.3f}"
+                yield f"Polls: {one.sender} polls at {one.at:.3f}, before its next heartbeat at {beat:.3f}"

@@ -105,6 +105,8 @@ def broken() -> Iterator[tuple[str, Records]]:
     taken = (*ROWS[:3], row(2.2, State.ACTIVE, job_id="job_1", owner=8), *ROWS[3:], *OTHER)
     other = report(0.1, "begins", "p1.1", process=8)
     yield "Teller: p1.1 takes d0 over from p0.1", changed(changes=taken, reports=(*GOOD.reports, other))
+    returned = (*GOOD.reports, other, report(0.3, "enters"), report(0.4, "leaves"))
+    yield "Teller: p1.1 takes d0 over from p0.1", changed(changes=taken, reports=returned)
     unfollowed = report(2.5, "unfollowed", key="d0", was_followed=True)
     yield "Teller: p0.1 told the end of d0 at 4.000, which was unfollowed", more(reports=(unfollowed,))
     yield "Result: p0.1 says that d0 is completed, which", more(reports=(evolve(RESULT, at=3.0),))
@@ -126,6 +128,8 @@ def broken() -> Iterator[tuple[str, Records]]:
     yield "Polls: more than 2 polls", more(reports=(report(3.2, "polled", job="job_1"),))
     stopped = (Happened(5.0, 7.0, "p0.1", "stop"),)
     yield "Polls: p0.1 polls at 7.500", more(happened=stopped, reports=(report(7.5, "polled", job="job_1"),))
+    silent = {"beats": GOOD.beats[:10], "happened": stopped}
+    yield "Polls: p0.1 polls at 7.400", changed(**silent, reports=(*GOOD.reports, report(7.4, "polled", job="job_1")))
 
 
 def test_good_records() -> None:

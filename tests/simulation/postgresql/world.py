@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import signal
 import time
 from collections.abc import Iterator
@@ -28,6 +29,8 @@ _QUIET_SECONDS: Final = 60.0  # after the last start, without any progress: a bu
 _END_SECONDS: Final = 200.0  # from the last start, until every row has ended and every end was told
 _REST_SECONDS: Final = 0.3  # between two looks at the database
 _STALL_SECONDS: Final = 0.3
+_CREATES_WARNED: Final = re.compile("outcome of a create is unknown|creates became unknown|held back|are refused")
+"""Warnings that tell what became of creates: they are no trouble that explains it."""
 
 
 class Child:
@@ -272,7 +275,7 @@ class World:
         said = tuple(
             Happened(one.at, one.at + one.about.get("seconds", 0.0), one.sender, one.what)
             for one in reports
-            if one.what in {"stalled", "warned"}
+            if one.what == "stalled" or (one.what == "warned" and not _CREATES_WARNED.search(one.about["text"]))
         )
         return Records(
             self._plan,
