@@ -14,17 +14,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-_FOUND: Final = re.compile(r"^seed (\d+): ([^:\n]+):", re.MULTILINE)
+_FOUND: Final = re.compile(r"^(seed (\d+): ([^:\n]+):.*)$", re.MULTILINE)
 _PATIENCE_SECONDS: Final = 1200.0  # of one explanation: shrinking a large world takes minutes
 _SHOWN_LINES: Final = 60
 _LONGEST_LINE: Final = 500  # characters: an issue has room for 65,536
 
 
-def seeds_by_promise(printed: str) -> dict[str, list[str]]:
-    """Return the seeds that broke each promise, in the order in which a search printed them."""
-    found: dict[str, list[str]] = {}
-    for seed, promise in _FOUND.findall(printed):
-        found.setdefault(promise, []).append(seed)
+def lines_by_promise(printed: str) -> dict[str, dict[str, str]]:
+    """Return the seeds that broke each promise, each with the line that a search printed of it, in its order."""
+    found: dict[str, dict[str, str]] = {}
+    for line, seed, promise in _FOUND.findall(printed):
+        found.setdefault(promise, {})[seed] = line
     return found
 
 
@@ -33,10 +33,17 @@ def title_of(promise: str) -> str:
     return f"Search: {promise} is broken"
 
 
-def body_of(seeds: Sequence[str], command: Sequence[str], explanation: str, environment: Mapping[str, str]) -> str:
-    """Return the text of an issue: how to see it again, and the first lines of what happened."""
-    lines = [line[:_LONGEST_LINE] for line in explanation.replace("```", "'''").splitlines()[:_SHOWN_LINES]]
-    again = f"At {environment['GITHUB_SHA']}, `{' '.join(command)} --seed {seeds[0]}` shrinks and explains it."
+def body_of(
+    printed: Mapping[str, str], command: Sequence[str], explanation: str, environment: Mapping[str, str]
+) -> str:
+    """Return the text of an issue: how to see it again, what was printed, and the first lines of what happened then.
+
+    Real processes may keep the promise when the seed is run again.
+    """
+    seeds = [*printed]
+    said = [printed[seeds[0]], "", *explanation.splitlines()[:_SHOWN_LINES]]
+    lines = [line[:_LONGEST_LINE].replace("```", "'''") for line in said]
+    again = f"At {environment['GITHUB_SHA']}, `{' '.join(command)} --seed {seeds[0]}` explains it."
     others = f"Other seeds that break it: {', '.join(seeds[1:20])}"
     run = "{GITHUB_SERVER_URL}/{GITHUB_REPOSITORY}/actions/runs/{GITHUB_RUN_ID}".format_map(environment)
     shown = "\n".join(["```text", *lines, "```"])
@@ -62,9 +69,9 @@ def _gh(*arguments: str, text: str = "") -> str:
 def main(file: str, *command: str) -> None:
     """Open the issues of a file that a search printed."""
     titles = _gh("list", "--state", "open", "--limit", "1000", "--json", "title", "--jq", ".[].title").splitlines()
-    for promise, seeds in seeds_by_promise(Path(file).read_text(encoding="utf-8")).items():
+    for promise, printed in lines_by_promise(Path(file).read_text(encoding="utf-8")).items():
         if title_of(promise) not in titles:
-            body = body_of(seeds, command, _explained(command, seeds[0]), os.environ)
+            body = body_of(printed, command, _explained(command, next(iter(printed))), os.environ)
             _gh("create", "--title", title_of(promise), "--body-file", "-", text=body)
 
 

@@ -49,16 +49,18 @@ def issues(folder: Path, printed: str, titles: Sequence[str] = ()) -> dict[str, 
 
 
 def test_an_issue_for_each_promise(tmp_path: Path) -> None:
-    """Each broken promise gets one issue, with the seeds, the commit, what explains it, and the first lines of that."""
+    """Each broken promise gets one issue: the commit, the seeds, the printed line, and the first lines of the world."""
     opened = issues(tmp_path, PRINTED)
     assert set(opened) == {"Search: P1 is broken", "Search: Durable is broken"}
     lines = opened["Search: P1 is broken"].splitlines()
-    assert lines[1:7] == [
-        f"At abc123, `{tmp_path}/explain --postgresql --seed 17` shrinks and explains it.",
+    assert lines[1:9] == [
+        f"At abc123, `{tmp_path}/explain --postgresql --seed 17` explains it.",
         "",
         "Other seeds that break it: 24",
         "",
         "```text",
+        "seed 17: P1: 2 agents for 'a b'",
+        "",
         "world of 17, --postgresql; a block: '''",
     ]
     assert lines.count("an event") == 59
