@@ -10,11 +10,7 @@ Verb = Literal["abandon", "withdraw", "retry", "retry all", "resolve", "send aga
 Moment = Literal["", "create", "told"]
 PLANS: Final = ("retry", "send again")  # by which a row is planned once more
 _OF_BATCHES: Final[tuple[Verb, ...]] = (
-    *("abandon",) * 3,
-    *("retry",) * 3,
-    "retry all",
-    *("resolve",) * 2,
-    "send again",
+    *("abandon", "abandon", "abandon", "retry", "retry", "retry", "retry all", "resolve", "resolve", "send again"),
 )
 _OF_DURABLE: Final[tuple[Verb, ...]] = (
     *("abandon", "withdraw", "retry", "retry", "resolve", "send again", "unfollow", "unfollow", "submit"),

@@ -2,9 +2,7 @@
 
 from collections.abc import Iterator
 
-from agentjobs_async import (
-    CreateOutcome,
-)
+from agentjobs_async import CreateOutcome
 from tests.simulation.ledger import Ledger
 from tests.simulation.rules.requests import SLACK
 from tests.simulation.world import World

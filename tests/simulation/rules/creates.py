@@ -5,11 +5,7 @@ from collections.abc import Iterator
 from math import inf
 from typing import Final
 
-from agentjobs_async import (
-    CreateOutcome,
-    NotSentError,
-    SessionClosedError,
-)
+from agentjobs_async import CreateOutcome, NotSentError, SessionClosedError
 from tests.simulation.ledger import Create, Ledger
 from tests.simulation.rules.requests import is_unknown
 from tests.simulation.service import Request, Service

@@ -6,14 +6,11 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 from math import inf
-from typing import Final
 
 from tests.simulation.ledger import Calls, Create, Ledger, Program, Wait
-from tests.simulation.rules.requests import may_be_unread
+from tests.simulation.rules.requests import RECORDING_SECONDS, may_be_unread
 from tests.simulation.service import Request
 from tests.simulation.world import World
-
-_RECORDING: Final = 10.0  # s, for which a draining waits beyond its grace
 
 
 def broken_by_lost_ids(
@@ -82,7 +79,7 @@ def _is_disk_bad(world: World, ledger: Ledger, sender: str) -> bool:
     """Return whether an id may be in the log alone: the disk failed, or was slower than what leaves may wait."""
     kinds = {fault.what for fault in world.happened if fault.where == "commit"}
     left = ledger.left.get(sender)
-    waited = left is None or left.drained == inf or left.drained > left.until + _RECORDING - 0.3
+    waited = left is None or left.drained == inf or left.drained > left.until + RECORDING_SECONDS - 0.3
     # What is cancelled leaves at once.
     waited |= bool(ledger.cancelled) or any(one.interrupted_at < inf for one in world.processes)
     is_stalled = any(fault.what == "stall" for fault in world.happened)

@@ -6,12 +6,7 @@ from itertools import pairwise
 from math import ceil, inf
 
 from tests.simulation.ledger import Ledger
-from tests.simulation.rules.requests import (
-    is_refused,
-    is_skewed,
-    is_unknown,
-    most_at_once,
-)
+from tests.simulation.rules.requests import is_refused, is_skewed, is_unknown, most_at_once
 from tests.simulation.service import Request
 from tests.simulation.world import World
 
@@ -52,9 +47,8 @@ def _limits(
         for one in [one for one in unknown if is_kept and not is_refused(one)]:
             settled = [moment for moment in ledger.settled.get(one.subject, []) if moment > one.left]
             spans.append((one.left, min([one.heard + batch.unknown_for, *settled])))
-        for begun, until in pairwise(
-            [*ledger.runs.get(sender, []), inf]
-        ):  # each begins with the active jobs of those before
+        for begun, until in pairwise([*ledger.runs.get(sender, []), inf]):
+            # Each run begins with the active jobs of those before.
             for (poller, job_id), found in polls.items():
                 if poller == sender and (seen := [poll.left for poll in found if begun <= poll.left < until]):
                     spans.append((max(begun, left[job_id]), max(seen)))

@@ -8,11 +8,10 @@ from typing import Final
 from agentjobs_async import SessionClosedError
 from tests.simulation.ledger import OWN_LOOPS, Calls, Create, Durable, Ledger, Left, Program, Submission
 from tests.simulation.processes import Process
-from tests.simulation.rules.requests import SLACK
+from tests.simulation.rules.requests import RECORDING_SECONDS, SLACK
 from tests.simulation.service import Request
 from tests.simulation.world import World
 
-_RECORDING: Final = 10.0  # s, for which a draining waits beyond its grace until what was created is recorded
 _RUN: Final = 10.0  # s, for the creates under way of a run that ends, and as many for what swallows its cancellation
 
 
@@ -54,14 +53,14 @@ def _interrupted(world: World, programs: tuple[Program, ...]) -> Iterator[str]:
     graces = {one.name: one.leave.grace for one in programs if one.leave is not None}
     for process in world.processes:
         took = process.ended_at - process.interrupted_at  # not a number where it was not interrupted
-        most = graces.get(process.supervisor.name, 0.0) + _RECORDING + _RUN + 0.5
+        most = graces.get(process.supervisor.name, 0.0) + RECORDING_SECONDS + _RUN + 0.5
         if took > most and not world.stalled(process.interrupted_at, process.ended_at):
             yield f"P8: {process.name} ended {took:g} s after its SIGINT, of {most:g}"
 
 
 def _time(world: World, process: Process, sender: str, left: Left, *, records: bool) -> Iterator[str]:
     """Leaving ends in time: within its grace, and 10 s more where what was created is recorded."""
-    most = left.until + 0.25 + (_RECORDING if records else 0.0)
+    most = left.until + 0.25 + (RECORDING_SECONDS if records else 0.0)
     ended = min(left.ended, process.ended_at)
     if ended > most and not world.stalled(left.begun, ended):
         yield f"P17: leaving {sender} took {ended - left.begun:g} s, of {most - left.begun:g}"
@@ -69,7 +68,7 @@ def _time(world: World, process: Process, sender: str, left: Left, *, records: b
 
 def _calls(world: World, ledger: Ledger, sender: str, left: Left) -> Iterator[str]:
     """All that waits ends at once, and so does what is begun later; creates end when the session was left."""
-    slowest = max((fault.amount for fault in world.happened if fault.where == "commit"), default=-_RECORDING)
+    slowest = max((fault.amount for fault in world.happened if fault.where == "commit"), default=-RECORDING_SECONDS)
     swallows = any(fault.what in {"swallow", "hang"} for fault in world.happened)
     for call in chain(ledger.creates, ledger.waits, ledger.calls):
         if call.sender != sender or call.ended == inf or call.ended <= left.begun:
@@ -79,7 +78,7 @@ def _calls(world: World, ledger: Ledger, sender: str, left: Left) -> Iterator[st
         has_create = isinstance(call, Create | Submission) or getattr(call, "way", "") == "run"
         most = max(left.ended if has_create else left.begun, call.begun) + SLACK
         if isinstance(call, Submission):
-            most += slowest + _RECORDING  # it waits for the disk, not for its session
+            most += slowest + RECORDING_SECONDS  # it waits for the disk, not for its session
         if getattr(call, "way", "") == "updates" and swallows:
             most += 14.0  # its reader
         if call.ended > most and not world.stalled(left.begun, call.ended):

@@ -6,9 +6,7 @@ from itertools import pairwise
 from math import inf
 from typing import Final
 
-from agentjobs_async import (
-    WaitTimeoutError,
-)
+from agentjobs_async import WaitTimeoutError
 from tests.simulation.ledger import Batch, Calls, Ledger, Program
 from tests.simulation.rules.requests import SLACK, TRANSIENT, may_be_unread, most_at_once
 from tests.simulation.service import Request, Service
@@ -148,9 +146,8 @@ def _unseen(
     """P5, P14 and P21: no job stays unseen for longer than its delay and two fair turns, unless it is held back."""
     disturbed = [*_disturbed(world)]
     held_back: dict[str, list[Request]] = defaultdict(list)
-    moments: dict[tuple[str, str], list[tuple[float, float, bool]]] = defaultdict(
-        list
-    )  # from, until, whether more come
+    # From, until, and whether more come.
+    moments: dict[tuple[str, str], list[tuple[float, float, bool]]] = defaultdict(list)
     for (sender, job_id), found in polls.items():
         held_back[sender] += [one for one in found if _may_be_held_for(one)]
         # An answer of another kind may end a wait; its caller begins the next one when it likes.

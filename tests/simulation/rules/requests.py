@@ -7,6 +7,7 @@ from tests.simulation.service import Request
 from tests.simulation.world import World
 
 SLACK: Final = 0.02  # s, for what a network takes
+RECORDING_SECONDS: Final = 10.0  # for which a draining waits beyond its grace until what was created is recorded
 TRANSIENT: Final = {408, 425, 429, 500, 502, 503, 504}
 
 
@@ -16,10 +17,12 @@ def is_unknown(create: Request) -> bool:
 
 
 def is_refused(create: Request) -> bool:
+    """Return whether an answer proves that no agent was started."""
     return 300 <= create.status < 500 and create.status not in {303, 408}
 
 
 def is_skewed(world: World) -> bool:
+    """Return whether a clock was set: what counts by the time of day proves nothing then."""
     return any(fault.what == "clock" for fault in world.happened)
 
 
@@ -29,6 +32,7 @@ def may_be_unread(world: World, one: Request) -> bool:
 
 
 def most_at_once(spans: Iterable[tuple[float, float]]) -> int:
+    """Return how many spans, each from its begin to its end, overlap at most."""
     most = now = 0
     spans = [(begin, end) for begin, end in spans if end > begin]
     for _, change in sorted([(begin, 1) for begin, _ in spans] + [(end, -1) for _, end in spans]):

@@ -11,6 +11,8 @@ from tests.simulation.ledger import Batch, Calls, Ledger, Program, Results
 from tests.simulation.rules.requests import is_skewed
 from tests.simulation.world import EPOCH, World
 
+_NO_ENDS: Final = (Outcome.TIMED_OUT, Outcome.ACTIVE)
+
 
 def broken_by_results(world: World, ledger: Ledger, programs: tuple[Program, ...]) -> Iterator[str]:
     """Told: each end of a batch's item is a result of one run: the one in which it ended, if that gave all."""
@@ -39,6 +41,3 @@ def _missing(run: Results, rows: dict[str, JournalRow], ledger: Ledger) -> Itera
         at = (row.ended_at.timestamp() if row.ended_at is not None else -inf) - EPOCH
         if run.begun < at < run.until and row.key not in given and not ledger.acts_on(row.key, "abandon"):
             yield f"Told: {row.key} is {row.state} since {at:g}, and is no result of the run from {run.begun:g} on"
-
-
-_NO_ENDS: Final = (Outcome.TIMED_OUT, Outcome.ACTIVE)

@@ -12,6 +12,8 @@ from tests.simulation.rules.tries import was_withdrawn
 from tests.simulation.service import Job, Service
 from tests.simulation.world import World
 
+_JOB_ENDS: Final = (State.COMPLETED, State.FAILED, State.ARCHIVED)
+
 
 def broken_by_rows(world: World, service: Service, ledger: Ledger, programs: tuple[Program, ...]) -> Iterator[str]:
     """P3: no id is lost, and each row tells the truth, whatever was killed."""
@@ -49,9 +51,6 @@ def _row(row: JournalRow, job: Job | None, ended: set[str]) -> Iterator[str]:
         job is not None
         and row.state in _JOB_ENDS
         and row.error is None
-        and (row.state, True) != (job.end, job.id in ended)
+        and (row.state != job.end or job.id not in ended)
     ):
         yield f"P3, P12: {row.key} is {row.state}; its job, seen to end: {job.id in ended}, is {job.end}"
-
-
-_JOB_ENDS: Final = (State.COMPLETED, State.FAILED, State.ARCHIVED)
