@@ -39,16 +39,19 @@ def main(arguments: Sequence[str] | None = None) -> bool:
     chosen = [one for one in MUTANTS if given.only is None or one.name in given.only]
     verdicts = _all_tried(chosen, given.seconds, given.jobs)
     print(summary(verdicts))  # noqa: T201 - a command
-    return are_enough(verdicts)
+    return len(verdicts) == len(chosen) and are_enough(verdicts)
 
 
 def _all_tried(mutants: Sequence[Mutant], seconds: float, jobs: int) -> list[Verdict]:
-    """Print each verdict as soon as it is there, and return all of them."""
+    """Print each verdict as soon as it is there, and return all of them; a trial that can't run has none."""
     verdicts = []
     with ThreadPoolExecutor(jobs) as pool:
         for trial in as_completed([pool.submit(tried, one, seconds) for one in mutants]):
-            verdicts.append(trial.result())
-            print(verdicts[-1], flush=True)  # noqa: T201 - a command
+            try:
+                verdicts.append(trial.result())
+                print(verdicts[-1], flush=True)  # noqa: T201 - a command
+            except RuntimeError as error:
+                print(error, flush=True)  # noqa: T201 - a command
     return verdicts
 
 
