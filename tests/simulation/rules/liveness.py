@@ -20,7 +20,7 @@ def broken_by_leaving(
 ) -> Iterator[str]:
     """P17: a session that was left keeps nobody waiting, begins nothing and sends nothing more."""
     processes = {one.name: one for one in world.processes}
-    yield from _never_ended(ledger, processes)
+    yield from _never_ended(world, ledger, processes)
     yield from _interrupted(world, programs)
     for sender, left in ledger.left.items():
         owner, _, number = sender.rpartition(".")
@@ -38,10 +38,10 @@ def _records(activity: object) -> bool:
     return not isinstance(activity, Calls) or activity.stores is not None
 
 
-def _never_ended(ledger: Ledger, processes: dict[str, Process]) -> Iterator[str]:
+def _never_ended(world: World, ledger: Ledger, processes: dict[str, Process]) -> Iterator[str]:
     """Each call ends, and so does each call that leaves a session, unless its process is killed."""
     for call in chain(ledger.creates, ledger.waits, ledger.calls):
-        if call.ended == inf and processes[call.owner].end not in {"killed", "signal"}:
+        if call.ended == inf and processes[call.owner].loop in world.loops:  # else that ended first, whatever it held
             yield f"P17: {call} never ended, though its process was not killed"
     for sender, left in ledger.left.items():
         if left.ended == inf and processes[sender.rpartition(".")[0]].end == "returned":
