@@ -34,7 +34,7 @@ from tests.simulation.system import replaced
 from tests.simulation.world import Fault, ViolationError, World
 
 _SHOWN_EVENTS: Final = 40  # events of a failure
-_SMALL: Final = 0.3  # of all worlds
+_SMALL: Final = 0.6  # of all worlds
 _LONGEST_WORLD: Final = 60 * 86_400.0  # s, after which every program has ended
 _DOWNTIMES: Final = (1.0, 20.0, 700.0, 7200.0, 40_000.0)  # s, before what was killed is started again
 
