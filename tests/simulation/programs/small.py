@@ -16,7 +16,8 @@ def small_world(seed: int, most: int) -> tuple[Program, tuple[Fault, ...]]:
     """Return a program of one activity, and its faults."""
     draw = random.Random(f"{seed} small")
     activity = draw.choice((_batch, _batch, _calls, _calls, _durable))(draw)
-    program = Program("p0", (evolve(activity, count=min(activity.count, most)),), 20.0, draw.choice((1, 5)), None)
+    in_flight = 1 if isinstance(activity, Calls) and activity.way == "read" else draw.choice((1, 5))
+    program = Program("p0", (evolve(activity, count=min(activity.count, most)),), 20.0, in_flight, None)
     faults = [_fault(draw) for _ in range(draw.choice((0, 1, 1, 2, 3)))]
     return with_leaving(seed, program, often=True), tuple({(one.where, one.at): one for one in faults}.values())
 
