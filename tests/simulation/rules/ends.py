@@ -13,7 +13,7 @@ def broken_by_ends(world: World, service: Service, ledger: Ledger) -> Iterator[s
     is_disturbed = (
         any(one.end != "returned" for one in world.processes)
         or ledger.closed
-        or any(one.where in {"commit", "call", "event", "time"} for one in world.happened)
+        or any(one.where in {"answer", "commit", "call", "event", "time"} for one in world.happened)
     )
     for key, ends in ledger.on_end_calls.items():
         kinds = list(dict.fromkeys(ends))

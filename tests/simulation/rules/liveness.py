@@ -29,7 +29,7 @@ def broken_by_leaving(
         yield from _calls(world, ledger, sender, left)
         yield from _sent([one for one in requests if one.sender == sender], sender, left)
         if not isinstance(activity, Calls | Durable):  # durable jobs are left by their program
-            yield from _runs(ledger, sender, left)
+            yield from _runs(world, ledger, sender, left)
     yield from _begun_while_leaving(ledger)
 
 
@@ -68,7 +68,6 @@ def _time(world: World, process: Process, sender: str, left: Left, *, records: b
 
 def _calls(world: World, ledger: Ledger, sender: str, left: Left) -> Iterator[str]:
     """All that waits ends at once, and so does what is begun later; creates end when the session was left."""
-    slowest = max((fault.amount for fault in world.happened if fault.where == "commit"), default=-RECORDING_SECONDS)
     swallows = any(fault.what in {"swallow", "hang"} for fault in world.happened)
     for call in chain(ledger.creates, ledger.waits, ledger.calls):
         if call.sender != sender or call.ended == inf or call.ended <= left.begun:
@@ -78,7 +77,7 @@ def _calls(world: World, ledger: Ledger, sender: str, left: Left) -> Iterator[st
         has_create = isinstance(call, Create | Submission) or getattr(call, "way", "") == "run"
         most = max(left.ended if has_create else left.begun, call.begun) + SLACK
         if isinstance(call, Submission):
-            most += slowest + RECORDING_SECONDS  # it waits for the disk, not for its session
+            most += _slowest_commit(world)  # it waits for the disk, not for its session
         if getattr(call, "way", "") == "updates" and swallows:
             most += 14.0  # its reader
         if call.ended > most and not world.stalled(left.begun, call.ended):
@@ -87,6 +86,12 @@ def _calls(world: World, ledger: Ledger, sender: str, left: Left) -> Iterator[st
         is_refused = isinstance(call.error, SessionClosedError) or isinstance(call, Submission)
         if call.begun > left.begun and not is_refused:
             yield f"P17: {call} was begun on a session that was being left, and ended with {call.error!r}"
+
+
+def _slowest_commit(world: World) -> float:
+    """Return how many seconds the disk may take, with the repetitions of what has failed; 0 without a fault."""
+    slow = [fault.amount for fault in world.happened if fault.where == "commit"]
+    return max(slow) + RECORDING_SECONDS if slow else 0.0
 
 
 def _sent(sent: list[Request], sender: str, left: Left) -> Iterator[str]:
@@ -98,12 +103,13 @@ def _sent(sent: list[Request], sender: str, left: Left) -> Iterator[str]:
             yield f"P17: {sender} polls {one.subject} at {one.left:g}; it leaves since {left.begun:g}"
 
 
-def _runs(ledger: Ledger, sender: str, left: Left) -> Iterator[str]:
-    """Each run ends with its session."""
+def _runs(world: World, ledger: Ledger, sender: str, left: Left) -> Iterator[str]:
+    """Each run ends with its session, as soon as the disk has what became of its items."""
+    most = left.until + 2 * _RUN + 1.0 + _slowest_commit(world)
     ends = [*ledger.run_ends.get(sender, []), inf]
     for begun in ledger.runs.get(sender, []):
         ended = min(one for one in ends if one >= begun)
-        if left.begun < ended < inf and begun <= left.begun and ended > left.until + 2 * _RUN + 1.0:
+        if left.begun < ended < inf and begun <= left.begun and ended > most:
             yield f"P17: a run of {sender} ended {ended - left.begun:g} s after its session began to be left"
 
 
