@@ -26,6 +26,10 @@ asyncio.set_event_loop(None)
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# So does nohup with SIGHUP.
+if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
 _SLOW_FOLDERS = tuple(f"tests/{name}/" for name in ("contract", "docs", "engines"))
 _SHARED_FOLDER = pytest.StashKey[Path]()
 """A folder of all processes of a test run, on which they agree before they start."""
