@@ -11,7 +11,8 @@ import signal
 import sys
 import time
 
-from tests.simulation.cases import case_of, run
+from tests.simulation.cases import run
+from tests.simulation.draws.worlds import case_of
 
 
 def main() -> int:

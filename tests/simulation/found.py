@@ -2,8 +2,8 @@
 
 from typing import Final
 
+from tests.simulation.activities import Batch, Calls, Durable, Leave, Program, Sessions
 from tests.simulation.cases import Case
-from tests.simulation.ledger import Batch, Calls, Durable, Leave, Program, Sessions
 from tests.simulation.world import Fault
 
 

@@ -1,6 +1,5 @@
-"""What a person does about rows, at any moment: as the seed draws it, and what came of it."""
+"""What a person does about rows, at any moment: as a seed decides, and what came of it."""
 
-import random
 from math import inf
 from typing import Any, Final, Literal
 
@@ -9,13 +8,6 @@ from attrs import define, frozen
 Verb = Literal["abandon", "withdraw", "retry", "retry all", "resolve", "send again", "unfollow", "submit"]
 Moment = Literal["", "create", "told"]
 PLANS: Final = ("retry", "send again")  # by which a row is planned once more
-_OF_BATCHES: Final[tuple[Verb, ...]] = (
-    *("abandon", "abandon", "abandon", "retry", "retry", "retry", "retry all", "resolve", "resolve", "send again"),
-)
-_OF_DURABLE: Final[tuple[Verb, ...]] = (
-    *("abandon", "withdraw", "retry", "retry", "resolve", "send again", "unfollow", "unfollow", "submit"),
-)
-_DELAYS: Final = (0.0, 0.0, 0.0005, 0.01, 0.1, 3.0, 40.0)  # s after a moment
 
 
 @frozen
@@ -58,20 +50,3 @@ class Act:
 def prompt_of(key: str) -> str:
     """Return the prompt of a row of this key, which is the key of its item."""
     return key.partition("#")[0]
-
-
-def drawn(seed: str, count: int, *, durable: bool) -> tuple[Intervention, ...]:
-    """Return what befalls the rows of an activity of `count` items."""
-    draw = random.Random(f"{seed} interventions")
-    if draw.random() < 0.5:
-        return ()
-    found: list[Intervention] = []
-    mean, verbs = draw.choice((30.0, 300.0, 3000.0)), _OF_DURABLE if durable else _OF_BATCHES
-    for _ in range(draw.choice((1, 3, 10, 10, 30))):
-        after: Moment = draw.choice(("", "", "create", "told"))
-        at = draw.choice(_DELAYS) if after else draw.expovariate(1 / mean)
-        item = draw.randrange(count + 1)
-        found.append(Intervention(at, draw.choice(verbs), item, after))
-        if draw.random() < 0.3:  # two at once
-            found.append(Intervention(at, draw.choice(verbs), item, after))
-    return tuple(found)

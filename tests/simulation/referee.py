@@ -30,11 +30,11 @@ Learned: each learned interval contains the duration of a job, and each end is l
 Counters: stats return to 0. World: what ends in none of these ways.
 """
 
-from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.simulation.ledger import KEY, Ledger, Program
+from tests.simulation.activities import KEY, Program
+from tests.simulation.ledger import Ledger
 from tests.simulation.rules.causes import broken_without_cause
 from tests.simulation.rules.creates import broken_by_creates
 from tests.simulation.rules.durable_ids import broken_by_lost_ids
@@ -52,7 +52,7 @@ from tests.simulation.rules.rows import broken_by_rows
 from tests.simulation.rules.told import broken_by_telling
 from tests.simulation.rules.tries import broken_by_tries
 from tests.simulation.rules.waits import broken_by_waits
-from tests.simulation.service import Request, Service
+from tests.simulation.service import Service
 from tests.simulation.world import World
 
 
@@ -61,13 +61,6 @@ def broken_promises(
 ) -> Iterator[str]:
     """Yield what was broken, one sentence each."""
     yield from world.violations
-    polls: dict[tuple[str, str], list[Request]] = defaultdict(list)
-    creates: dict[str, list[Request]] = defaultdict(list)
-    for request in sorted(service.requests, key=lambda one: one.left):
-        if request.kind == "poll":
-            polls[request.sender, request.subject].append(request)
-        else:
-            creates[request.sender].append(request)
     yield from broken_by_creates(world, service, ledger)
     yield from broken_by_rows(world, service, ledger, programs)
     yield from broken_by_ends(world, service, ledger)
@@ -75,14 +68,14 @@ def broken_promises(
     yield from broken_by_tries(service, ledger, programs)
     yield from broken_by_telling(world, ledger, programs)
     yield from broken_by_results(world, ledger, programs)
-    yield from broken_by_polls(world, service, polls, ledger, programs)
-    yield from broken_by_waits(world, service, polls, ledger)
-    yield from broken_by_runs(world, service.requests, creates, polls, ledger)
-    yield from broken_by_outages(world, service.requests, ledger, programs)
+    yield from broken_by_polls(world, service, ledger, programs)
+    yield from broken_by_waits(world, service, ledger)
+    yield from broken_by_runs(world, service, ledger)
+    yield from broken_by_outages(world, service, ledger, programs)
     yield from broken_by_places(service, ledger, programs)
     yield from broken_by_events(service, ledger)
     yield from broken_by_learning(world, service, ledger)
-    yield from broken_by_leaving(world, service.requests, ledger, programs)
-    yield from broken_by_lost_ids(world, service.requests, ledger, programs)
+    yield from broken_by_leaving(world, service, ledger, programs)
+    yield from broken_by_lost_ids(world, service, ledger, programs)
     yield from broken_without_cause(world, ledger)
     yield from (f"P10: the key is in {file.name}" for file in folder.iterdir() if KEY.encode() in file.read_bytes())

@@ -12,7 +12,9 @@ import time
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 
-from tests.simulation.cases import case_of, explanation, run, shrunk
+from tests.simulation.cases import explanation, run
+from tests.simulation.draws.worlds import case_of
+from tests.simulation.shrinking import shrunk
 
 
 def _search(first: int, step: int, until: float) -> tuple[Counter[str], list[int]]:

@@ -10,8 +10,8 @@ from typing import Any, Final
 from aiohttp import web
 from attrs import define
 
+from tests.simulation.activities import Program
 from tests.simulation.dates import RETRY_DATES, Form, field_of, form_of
-from tests.simulation.ledger import Program
 from tests.simulation.network import Connection, Network
 from tests.simulation.world import EPOCH, Fault, World
 

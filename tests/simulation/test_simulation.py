@@ -4,9 +4,10 @@ from typing import Final
 
 import pytest
 
-from tests.simulation.cases import Case, case_of, explanation, run
+from tests.simulation.activities import Calls, Program
+from tests.simulation.cases import Case, explanation, run
+from tests.simulation.draws.worlds import case_of
 from tests.simulation.found import FOUND
-from tests.simulation.ledger import Calls, Program
 from tests.simulation.world import Fault
 
 # Those of the first hundred and ninety whose worlds are short, and not without faults.

@@ -5,8 +5,8 @@ from typing import Final
 
 from attrs import evolve
 
+from tests.simulation.activities import LABELS, LEARNING, Program, Sessions
 from tests.simulation.dates import RETRY_DATES
-from tests.simulation.ledger import LABELS, LEARNING, Program, Sessions
 from tests.simulation.world import Fault
 
 _HOMES: Final = (("docs",), ("docs", "shop"), ("shop", "docs"), ("docs", "site"))

@@ -5,8 +5,8 @@ from typing import Final
 
 from attrs import evolve
 
-from tests.simulation.ledger import WAYS, Batch, Calls, Durable, Program
-from tests.simulation.programs.leaving import with_leaving
+from tests.simulation.activities import WAYS, Batch, Calls, Durable, Program
+from tests.simulation.draws.leaving import with_leaving
 from tests.simulation.world import SIGNALS, Fault
 
 _MOMENTS: Final[dict[str, int]] = {"answer": 12, "commit": 24, "event": 600}  # how many of each are amid the work

@@ -7,7 +7,8 @@ from attrs import frozen
 
 from agentjobs_async import AgentJobsSession, AuthError
 from agentjobs_async.batch import BatchResult, Journal, Outcome, Rate, State, run_batch
-from tests.simulation.ledger import Batch, Results
+from tests.simulation.activities import Batch
+from tests.simulation.ledger import Results
 from tests.simulation.programs.interventions import Person
 from tests.simulation.programs.run import ENDS, Run
 from tests.simulation.programs.sources import items_of

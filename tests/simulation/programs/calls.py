@@ -16,7 +16,8 @@ from agentjobs_async import (
     WaitTimeoutError,
     wait_for_job,
 )
-from tests.simulation.ledger import PROJECTS, Calls, Create, Wait
+from tests.simulation.activities import PROJECTS, Calls
+from tests.simulation.ledger import Create, Wait
 from tests.simulation.programs.listening import CALL, Listener
 from tests.simulation.programs.run import Run, together
 from tests.simulation.programs.sources import Stream

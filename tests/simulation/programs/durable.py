@@ -17,8 +17,9 @@ from agentjobs_async import (
 )
 from agentjobs_async.batch import Journal, JournalRow, State
 from agentjobs_async.durable import DurableEntry, DurableJobs
+from tests.simulation.activities import PROJECTS, Durable
 from tests.simulation.interventions import prompt_of
-from tests.simulation.ledger import PROJECTS, Durable, Submission, Told
+from tests.simulation.ledger import Submission, Told
 from tests.simulation.programs.interventions import Person
 from tests.simulation.programs.run import ENDS, Run, together
 

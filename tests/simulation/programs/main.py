@@ -8,7 +8,7 @@ from typing import Any
 
 from agentjobs_async import AgentJobsSession, JournalError
 from agentjobs_async.batch import Journal, State
-from tests.simulation.ledger import Batch, Calls, Durable
+from tests.simulation.activities import Batch, Calls, Durable
 from tests.simulation.processes import StoppedError
 from tests.simulation.programs.batches import BatchWork
 from tests.simulation.programs.calls import CallsWork

@@ -22,7 +22,8 @@ from agentjobs_async import (
     SessionClosedError,
 )
 from agentjobs_async.batch import JournalRow, State
-from tests.simulation.ledger import KEY, Call, Ledger, Program
+from tests.simulation.activities import KEY, Program
+from tests.simulation.ledger import Call, Ledger
 from tests.simulation.processes import Process
 from tests.simulation.programs.listening import Listener, learning_wait
 from tests.simulation.programs.sessions import NotedSession

@@ -4,7 +4,8 @@ import asyncio
 from typing import Any, Final
 
 from agentjobs_async import AgentJob, AgentJobsSession, JobRef
-from tests.simulation.ledger import OWN_LOOPS, Ledger, Left, Submission
+from tests.simulation.activities import OWN_LOOPS
+from tests.simulation.ledger import Ledger, Left, Submission
 from tests.simulation.world import World
 
 _ITERATIONS: Final = 2  # of the loop, within which the callers of what has ended are told

@@ -10,7 +10,8 @@ from attrs import define, field
 
 from agentjobs_async import AgentJob, AgentJobsSession
 from agentjobs_async.batch import BatchItem
-from tests.simulation.ledger import PROJECTS, Batch, Calls, Wait
+from tests.simulation.activities import PROJECTS, Batch, Calls
+from tests.simulation.ledger import Wait
 from tests.simulation.programs.run import Run
 
 KINDS: Final = ("list", "plain", "plain raising", "raising", "silent", "endless")

@@ -7,22 +7,21 @@ from collections import defaultdict
 from collections.abc import Iterator
 from math import inf
 
-from tests.simulation.ledger import Calls, Create, Ledger, Program, Wait
+from tests.simulation.activities import Calls, Program
+from tests.simulation.ledger import Create, Ledger, Wait
 from tests.simulation.rules.requests import RECORDING_SECONDS, may_be_unread
-from tests.simulation.service import Request
+from tests.simulation.service import Request, Service
 from tests.simulation.world import World
 
 
-def broken_by_lost_ids(
-    world: World, requests: list[Request], ledger: Ledger, programs: tuple[Program, ...]
-) -> Iterator[str]:
+def broken_by_lost_ids(world: World, service: Service, ledger: Ledger, programs: tuple[Program, ...]) -> Iterator[str]:
     """P2, P3, P17: an id that was answered is in the journal when its process has ended, or its caller was told."""
     yield from _unstored(ledger)
     calls = _calls(ledger)
     warned, critical = _ids_logged(ledger, logging.WARNING), _ids_logged(ledger, logging.CRITICAL)
     recorded = {one.owner: one.ids for one in ledger.snapshots}
     activities = {f"{one.name}.{number}": each for one in programs for number, each in enumerate(one.activities)}
-    for one in [one for one in requests if _was_answered(world, one)]:
+    for one in [one for one in service.requests if _was_answered(world, one)]:
         owner, _, number = one.sender.rpartition(".")
         if isinstance(activities[f"{owner.rpartition('.')[0]}.{number}"], Calls):
             of_its_own = [*calls[one.subject], *calls[one.job_id]]

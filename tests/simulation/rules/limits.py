@@ -6,21 +6,23 @@ from itertools import pairwise
 from math import ceil, inf
 
 from tests.simulation.ledger import Ledger
-from tests.simulation.rules.requests import is_refused, is_skewed, is_unknown, most_at_once
-from tests.simulation.service import Request
+from tests.simulation.rules.requests import (
+    creates_by_sender,
+    is_refused,
+    is_skewed,
+    is_unknown,
+    most_at_once,
+    polls_by_job,
+)
+from tests.simulation.service import Request, Service
 from tests.simulation.world import World
 
 
-def broken_by_runs(
-    world: World,
-    requests: list[Request],
-    creates: dict[str, list[Request]],
-    polls: dict[tuple[str, str], list[Request]],
-    ledger: Ledger,
-) -> Iterator[str]:
+def broken_by_runs(world: World, service: Service, ledger: Ledger) -> Iterator[str]:
     """Yield what a batch or durable jobs broke."""
-    yield from _runs(requests, ledger)
-    yield from _limits(world, requests, creates, polls, ledger)
+    creates = creates_by_sender(service.requests)
+    yield from _runs(service.requests, ledger)
+    yield from _limits(world, service.requests, creates, ledger)
     yield from _rates(world, creates, ledger)
 
 
@@ -28,10 +30,10 @@ def _limits(
     world: World,
     requests: list[Request],
     creates: dict[str, list[Request]],
-    polls: dict[tuple[str, str], list[Request]],
     ledger: Ledger,
 ) -> Iterator[str]:
     """P3: nothing is sent while `max_sending` creates are under way, or `max_active` jobs are active."""
+    polls = polls_by_job(requests)
     left = {one.job_id: one.left for sent in creates.values() for one in sent}
     projects = Counter(sender for sender, _ in {(one.sender, one.project) for one in requests})
     for sender, batch in ledger.batches.items():

@@ -6,18 +6,17 @@ from math import inf
 from typing import Final
 
 from agentjobs_async import SessionClosedError
-from tests.simulation.ledger import OWN_LOOPS, Calls, Create, Durable, Ledger, Left, Program, Submission
+from tests.simulation.activities import OWN_LOOPS, Calls, Durable, Program
+from tests.simulation.ledger import Create, Ledger, Left, Submission
 from tests.simulation.processes import Process
 from tests.simulation.rules.requests import RECORDING_SECONDS, SLACK
-from tests.simulation.service import Request
+from tests.simulation.service import Request, Service
 from tests.simulation.world import World
 
 _RUN: Final = 10.0  # s, for the creates under way of a run that ends, and as many for what swallows its cancellation
 
 
-def broken_by_leaving(
-    world: World, requests: list[Request], ledger: Ledger, programs: tuple[Program, ...]
-) -> Iterator[str]:
+def broken_by_leaving(world: World, service: Service, ledger: Ledger, programs: tuple[Program, ...]) -> Iterator[str]:
     """P17: a session that was left keeps nobody waiting, begins nothing and sends nothing more."""
     processes = {one.name: one for one in world.processes}
     yield from _never_ended(world, ledger, processes)
@@ -27,7 +26,7 @@ def broken_by_leaving(
         activity = next(one for one in programs if one.name == owner.rpartition(".")[0]).activities[int(number)]
         yield from _time(world, processes[owner], sender, left, records=_records(activity))
         yield from _calls(world, ledger, sender, left)
-        yield from _sent([one for one in requests if one.sender == sender], sender, left)
+        yield from _sent([one for one in service.requests if one.sender == sender], sender, left)
         if not isinstance(activity, Calls | Durable):  # durable jobs are left by their program
             yield from _runs(world, ledger, sender, left)
     yield from _begun_while_leaving(ledger)

@@ -3,38 +3,50 @@
 from collections.abc import Iterator
 from math import inf
 
-from tests.simulation.ledger import Calls, Ledger, Program
-from tests.simulation.rules.requests import is_unknown
-from tests.simulation.service import Request
+from tests.simulation.activities import Batch, Calls, Program
+from tests.simulation.ledger import Ledger
+from tests.simulation.rules.requests import creates_by_sender, is_unknown
+from tests.simulation.service import Request, Service
 from tests.simulation.world import World
 
 
-def broken_by_outages(
-    world: World, requests: list[Request], ledger: Ledger, programs: tuple[Program, ...]
-) -> Iterator[str]:
+def broken_by_outages(world: World, service: Service, ledger: Ledger, programs: tuple[Program, ...]) -> Iterator[str]:
     """P6: an outage makes nobody faster. P14: a limit of one project holds back no other one."""
+    creates = creates_by_sender(service.requests)
     for since, until, kind in world.outages:
         for program in programs:
             if program.interval > 0 and all(isinstance(one, Calls) for one in program.activities):
                 yield from _connects(world, ledger, program, since, until)
         for sender, batch in ledger.batches.items():
-            sent = [
-                one for one in requests if one.sender == sender and one.kind == "create" and since <= one.begun < until
-            ]
-            for project in {one.project for one in sent} if kind in {"503", "504", "maintenance"} else ():
-                tries = sum(one.project == project and not (one.is_good or one.status == 429) for one in sent)
-                # Each run finds it out anew, and so does one that was given an answer amid the outage.
-                anew = 1 + sum(since < run < until for run in ledger.runs.get(sender, []))
-                anew += sum(one.project == project and one.status != 429 and not is_unknown(one) for one in sent)
-                if tries > anew * (batch.max_sending + 10) + (until - since) / 55.0:
-                    yield f"P6: {sender} sends {tries} creates of {project} in the outage at {since:g}"
+            if kind in {"503", "504", "maintenance"}:
+                sent = [one for one in creates[sender] if since <= one.begun < until]
+                yield from _creates(ledger, sender, batch, sent, since, until)
             if kind == "429 blog" and until - since > 250.0 and batch.rate is None:
-                mine = [one for one in requests if one.sender == sender]
-                creates = [one for one in mine if one.kind == "create" and one.subject not in ledger.settled]
-                polls = [one for one in mine if one.kind == "poll"]
-                next_run = min((run for run in ledger.runs.get(sender, []) if run > since), default=inf)
-                for requests_of_a_kind in (creates, polls):
-                    yield from _others(requests_of_a_kind, since, until, next_run)
+                yield from _held_back(service, ledger, sender, since, until)
+
+
+def _creates(
+    ledger: Ledger, sender: str, batch: Batch, sent: list[Request], since: float, until: float
+) -> Iterator[str]:
+    """P6: a batch whose creates are unknown tries one at a time."""
+    for project in {one.project for one in sent}:
+        mine = [one for one in sent if one.project == project]
+        tries = sum(not (one.is_good or one.status == 429) for one in mine)
+        # Each run finds it out anew, and so does one that was given an answer amid the outage.
+        runs = sum(since < run < until for run in ledger.runs.get(sender, []))
+        answers = sum(one.status != 429 and not is_unknown(one) for one in mine)
+        if tries > (1 + runs + answers) * (batch.max_sending + 10) + (until - since) / 55.0:
+            yield f"P6: {sender} sends {tries} creates of {project} in the outage at {since:g}"
+
+
+def _held_back(service: Service, ledger: Ledger, sender: str, since: float, until: float) -> Iterator[str]:
+    """P14: what a batch has to do for other projects is done."""
+    mine = [one for one in service.requests if one.sender == sender]
+    creates = [one for one in mine if one.kind == "create" and one.subject not in ledger.settled]
+    polls = [one for one in mine if one.kind == "poll"]
+    next_run = min((run for run in ledger.runs.get(sender, []) if run > since), default=inf)
+    for requests in (creates, polls):
+        yield from _others(requests, since, until, next_run)
 
 
 def _connects(world: World, ledger: Ledger, program: Program, since: float, until: float) -> Iterator[str]:

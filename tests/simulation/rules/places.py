@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from tests.simulation.ledger import Calls, Ledger, Program
+from tests.simulation.activities import Calls, Program
+from tests.simulation.ledger import Ledger
 from tests.simulation.service import Service
 
 

@@ -7,8 +7,9 @@ from math import inf
 from typing import Final
 
 from agentjobs_async import WaitTimeoutError
-from tests.simulation.ledger import Batch, Calls, Ledger, Program
-from tests.simulation.rules.requests import SLACK, TRANSIENT, may_be_unread, most_at_once
+from tests.simulation.activities import Batch, Calls, Program
+from tests.simulation.ledger import Ledger
+from tests.simulation.rules.requests import SLACK, TRANSIENT, may_be_unread, most_at_once, polls_by_job
 from tests.simulation.service import Request, Service
 from tests.simulation.world import World
 
@@ -18,18 +19,13 @@ _LONGEST_RELEASE: Final = 10.0  # s, over which the polls that a server held bac
 _LONGEST_DELAY: Final = 9.9  # s, of the default policy
 
 
-def broken_by_polls(
-    world: World,
-    service: Service,
-    polls: dict[tuple[str, str], list[Request]],
-    ledger: Ledger,
-    programs: tuple[Program, ...],
-) -> Iterator[str]:
-    """Yield what polls broke, one sentence each; `polls` has those of each sender and job in their order."""
+def broken_by_polls(world: World, service: Service, ledger: Ledger, programs: tuple[Program, ...]) -> Iterator[str]:
+    """Yield what polls broke, one sentence each."""
+    polls = polls_by_job(service.requests)
     yield from _one_at_a_time(world, polls, ledger)
     yield from _paces(world, polls, ledger, programs)
     yield from _retry_afters(world, service.requests, ledger)
-    yield from _unseen(world, service, polls, ledger, programs)
+    yield from _unseen(world, service, ledger, programs)
     yield from _budgets(world, polls, ledger, programs)
 
 
@@ -136,19 +132,13 @@ def _may_be_held_for(one: Request) -> float:
     return _held_for(one) or (_LONGEST_BACKOFF if one.status == 429 else 0.0)
 
 
-def _unseen(
-    world: World,
-    service: Service,
-    polls: dict[tuple[str, str], list[Request]],
-    ledger: Ledger,
-    programs: tuple[Program, ...],
-) -> Iterator[str]:
+def _unseen(world: World, service: Service, ledger: Ledger, programs: tuple[Program, ...]) -> Iterator[str]:
     """P5, P14 and P21: no job stays unseen for longer than its delay and two fair turns, unless it is held back."""
     disturbed = [*_disturbed(world)]
     held_back: dict[str, list[Request]] = defaultdict(list)
     # From, until, and whether more come.
     moments: dict[tuple[str, str], list[tuple[float, float, bool]]] = defaultdict(list)
-    for (sender, job_id), found in polls.items():
+    for (sender, job_id), found in polls_by_job(service.requests).items():
         held_back[sender] += [one for one in found if _may_be_held_for(one)]
         # An answer of another kind may end a wait; its caller begins the next one when it likes.
         moments[sender, job_id] += [(one.left, one.heard, _goes_on(one)) for one in found]

@@ -1,5 +1,6 @@
 """What several rules ask of a request, and of when it was sent."""
 
+from collections import defaultdict
 from collections.abc import Iterable
 from typing import Final
 
@@ -9,6 +10,24 @@ from tests.simulation.world import World
 SLACK: Final = 0.02  # s, for what a network takes
 RECORDING_SECONDS: Final = 10.0  # for which a draining waits beyond its grace until what was created is recorded
 TRANSIENT: Final = {408, 425, 429, 500, 502, 503, 504}
+
+
+def creates_by_sender(requests: list[Request]) -> dict[str, list[Request]]:
+    """Return the creates of each session, in the order in which they were sent."""
+    found: dict[str, list[Request]] = defaultdict(list)
+    for one in sorted(requests, key=lambda request: request.left):
+        if one.kind == "create":
+            found[one.sender].append(one)
+    return found
+
+
+def polls_by_job(requests: list[Request]) -> dict[tuple[str, str], list[Request]]:
+    """Return the polls of each session and job, in the order in which they were sent."""
+    found: dict[tuple[str, str], list[Request]] = defaultdict(list)
+    for one in sorted(requests, key=lambda request: request.left):
+        if one.kind == "poll":
+            found[one.sender, one.subject].append(one)
+    return found
 
 
 def is_unknown(create: Request) -> bool:

@@ -7,7 +7,8 @@ from math import inf
 from typing import Final
 
 from agentjobs_async.batch import JournalRow, Outcome
-from tests.simulation.ledger import Batch, Calls, Ledger, Program, Results
+from tests.simulation.activities import Batch, Calls, Program
+from tests.simulation.ledger import Ledger, Results
 from tests.simulation.rules.requests import is_skewed
 from tests.simulation.world import EPOCH, World
 

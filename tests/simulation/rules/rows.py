@@ -6,7 +6,8 @@ from math import inf
 from typing import Final
 
 from agentjobs_async.batch import JournalRow, State
-from tests.simulation.ledger import Ledger, Program
+from tests.simulation.activities import Program
+from tests.simulation.ledger import Ledger
 from tests.simulation.rules.requests import is_unknown
 from tests.simulation.rules.tries import was_withdrawn
 from tests.simulation.service import Job, Service

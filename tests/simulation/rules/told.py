@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from tests.simulation.ledger import Durable, Ledger, Program
+from tests.simulation.activities import Durable, Program
+from tests.simulation.ledger import Ledger
 from tests.simulation.world import World
 
 

@@ -6,8 +6,9 @@ from itertools import pairwise
 from math import inf
 
 from agentjobs_async.batch import JournalRow, State
+from tests.simulation.activities import Program
 from tests.simulation.interventions import PLANS
-from tests.simulation.ledger import Ledger, Program
+from tests.simulation.ledger import Ledger
 from tests.simulation.rules.requests import is_refused, is_unknown
 from tests.simulation.service import Request, Service
 

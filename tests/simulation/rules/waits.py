@@ -14,7 +14,7 @@ from agentjobs_async import (
     WaitTimeoutError,
 )
 from tests.simulation.ledger import Ledger, Wait
-from tests.simulation.rules.requests import SLACK, TRANSIENT, may_be_unread
+from tests.simulation.rules.requests import SLACK, TRANSIENT, may_be_unread, polls_by_job
 from tests.simulation.service import DOCUMENTS, Request, Service
 from tests.simulation.world import World
 
@@ -22,10 +22,9 @@ _ANSWER_GRACE: Final = 60.0  # s
 _NOT_FOUND_GRACE: Final = 30.0  # s
 
 
-def broken_by_waits(
-    world: World, service: Service, polls: dict[tuple[str, str], list[Request]], ledger: Ledger
-) -> Iterator[str]:
+def broken_by_waits(world: World, service: Service, ledger: Ledger) -> Iterator[str]:
     """Yield what waits broke."""
+    polls = polls_by_job(service.requests)
     for wait in [one for one in ledger.waits if one.ended < inf]:  # the processes of the others were killed
         yield from _wait(world, service, wait, polls[wait.sender, wait.job_id], ledger)
 

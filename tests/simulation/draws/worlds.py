@@ -1,0 +1,91 @@
+"""The world of a seed."""
+
+import random
+from typing import Final
+
+from attrs import evolve
+
+from tests.simulation.activities import WAYS, Batch, Calls, Durable, Leave, Program
+from tests.simulation.cases import Case
+from tests.simulation.draws.faults import faults_of
+from tests.simulation.draws.interventions import interventions_of
+from tests.simulation.draws.leaving import with_leaving
+from tests.simulation.draws.sessions import with_sessions
+from tests.simulation.draws.small import small_world
+
+_SMALL: Final = 0.6  # of all worlds
+
+
+def case_of(seed: int, most: int = 400) -> Case:
+    """Return the world of a seed; each of its activities creates at most `most` jobs."""
+    if random.Random(f"{seed} size").random() < _SMALL:
+        program, few = small_world(seed, most)
+        return Case(seed, (program,), few)
+    draw = random.Random(f"{seed} case")
+    programs = tuple(_program(draw, seed, f"p{number}", most) for number in range(draw.choice((1, 1, 2))))
+    programs = tuple(with_leaving(seed, program) for program in programs)
+    creates = sum(activity.count for program in programs for activity in program.activities)
+    programs, faults = with_sessions(seed, programs, faults_of(draw, creates))
+    unique = {(fault.where, fault.at): fault for fault in faults}
+    return Case(seed, programs, tuple(unique.values()))
+
+
+def _program(draw: random.Random, seed: int, name: str, most: int) -> Program:
+    kinds = draw.choices((_calls, _batch, _durable), weights=(5, 5, 3), k=draw.choice((1, 1, 2, 3)))
+    if kinds.count(_durable) > 1:
+        kinds = [_durable, _batch]
+    activities = (evolve(one, count=min(one.count, most)) for one in (kind(draw) for kind in kinds))
+    return Program(
+        name,
+        tuple(_with_interventions(one, f"{seed} {name}-{number}") for number, one in enumerate(activities)),
+        interval=draw.choice((0.0, -1.0, 5.0, 20.0, 60.0, 60.0)),
+        in_flight=draw.choice((1, 2, 5, 100)),
+        per_second=draw.choice((None, None, 0.5, 3.0)),
+        leave=Leave(draw.choice(("drain", "close"))) if draw.random() < 0.3 else None,
+    )
+
+
+def _with_interventions(activity: Calls | Batch | Durable, seed: str) -> Calls | Batch | Durable:
+    match activity:
+        case Batch():
+            return evolve(activity, interventions=interventions_of(seed, activity.count, durable=False))
+        case Durable():
+            return evolve(activity, interventions=interventions_of(seed, activity.count, durable=True))
+    return activity
+
+
+def _calls(draw: random.Random) -> Calls:
+    return Calls(
+        draw.choice(WAYS),
+        draw.choice((1, 1, 4, 12, 12, 60)),
+        draw.choice((0.0, 0.01, 3.0)),
+        draw.choice((0.5, 10.0, 120.0, 1800.0, 1800.0)),
+        draw.choice((3.0, 120.0)),
+        notifies=draw.random() < 0.2,
+        projects=draw.choice((1, 1, 2, 3)),
+    )
+
+
+def _batch(draw: random.Random) -> Batch:
+    return Batch(
+        draw.choice((2, 10, 10, 40, 40, 40, 120, 400 if draw.random() < 0.3 else 4)),
+        draw.choice((1, 2, 3)),
+        draw.choice((1, 3, 20)),
+        draw.choice((1, 2, 10)),
+        draw.choice((None, None, (3, 60.0, "project"), (20, 3600.0, "project"), (5, 100.0, "all"))),
+        draw.choice((None, 60.0, 1800.0)),
+        draw.choice((0.0, 100.0, 600.0)),
+        retries=draw.random() < 0.4,
+        changes=draw.random() < 0.3,
+    )
+
+
+def _durable(draw: random.Random) -> Durable:
+    return Durable(
+        draw.choice((1, 4, 15)),
+        draw.choice((0.0, 0.5, 30.0)),
+        draw.choice((0.0, 30.0)),
+        draw.random() < 0.7,
+        projects=draw.choice((1, 1, 2)),
+        begins_silent=draw.random() < 0.3,
+    )
