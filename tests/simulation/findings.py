@@ -53,7 +53,7 @@ def body_of(
 def _explained(command: Sequence[str], seed: str) -> str:
     """Return what explains a seed, as far as it came in time."""
     whole = [*command, "--seed", seed]
-    child = subprocess.Popen(whole, stdout=subprocess.PIPE, text=True, start_new_session=True)  # noqa: S603 - our own
+    child = subprocess.Popen(whole, stdout=subprocess.PIPE, text=True, start_new_session=True)  # noqa: S603 - the search that found it
     try:
         return child.communicate(timeout=_PATIENCE_SECONDS)[0]
     except subprocess.TimeoutExpired:
