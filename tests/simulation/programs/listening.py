@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field
 from tenacity import wait_chain, wait_fixed
 
-from agentjobs_async import AgentJobsError, History, NotFoundError, NotSentError, wait_learned
+from agentjobs_async import AgentJobsError, History, NotFoundError, NotSentError, SessionClosedError, wait_learned
 from agentjobs_async.policy import WaitStrategy
 from agentjobs_async.telemetry import (
     CreateFailed,
@@ -52,14 +52,23 @@ class Listener:
         elif isinstance(event, WaitEnded):
             self.run.events["ended"] += 1
         elif isinstance(event, PollFailed):
-            cut = isinstance(event.error, asyncio.CancelledError) or "until the wait ended" in str(event.error)
-            ledger.poll_failures += not (cut or isinstance(event.error, NotFoundError))
+            ledger.poll_failures += not self._has_cause(event.error)
             ledger.not_sent += isinstance(event.error, NotSentError)
         elif isinstance(event, CreateFailed) and event.label is not None:
             _note_outcome(ledger, event)
         if isinstance(error := getattr(event, "error", None), AgentJobsError):
             self.run.check_error(error)
         self.run.raise_if_due()
+
+    def _has_cause(self, error: BaseException) -> bool:
+        """Return whether a poll fails without a fault: cut by the end of its wait, too early, or closed.
+
+        A tracker that outlives the session of its `get_job` polls a session that is closed.
+        """
+        if isinstance(error, SessionClosedError):
+            return self.source.partition(" ")[0] in self.run.ledger.left
+        is_cut = isinstance(error, asyncio.CancelledError) or "until the wait ended" in str(error)
+        return is_cut or isinstance(error, NotFoundError)
 
     def _second(self, event: Event) -> None:
         if event is not self._last:
