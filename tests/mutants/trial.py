@@ -117,8 +117,11 @@ def _pytest(checkout: Path, *arguments: str) -> subprocess.CompletedProcess[str]
 
 
 def _run(checkout: Path, module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a module of a checkout: its own package comes before an installed one, in children as well."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    """Run a module of a checkout: its own package comes before an installed one, in children as well.
+
+    Coverage is not measured: a copy is gone before the report reads its lines.
+    """
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("COVERAGE_", "PYTEST_"))}
     environment = {**kept, "PYTHONPATH": str(checkout), "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
     return subprocess.run(  # noqa: S603 - this Python, and a module of the checkout
         [sys.executable, "-m", module, *arguments],
