@@ -99,13 +99,15 @@ class RunDisplay:
             self.timed_out[result.item.key] = shown
         self._lines.end(shown)
 
-    def show_silence(self, base_url: str | None) -> None:
-        """Show that the server has not answered so far, if anything was asked of it."""
+    def show_silence(self, base_url: str | None) -> bool:
+        """Show that the server has not answered so far, and return `True`, if anything was asked of it."""
         if self._run is None:
-            return
+            return False
         asked = any(item.state is not State.PLANNED for item in self._run.active())
-        if asked or isinstance(self._run.stats().paused_by, NotSentError | CreateOutcomeUnknownError):
+        asked = asked or isinstance(self._run.stats().paused_by, NotSentError | CreateOutcomeUnknownError)
+        if asked:
             self._screen.notice(f"No answer from {base_url} so far; still trying.")
+        return asked
 
     async def _count_again_and_again(self, run: Watched, journal: Journal) -> None:
         seconds = 0.0

@@ -193,13 +193,22 @@ class Polls:
 
 
 class SilenceHook:
-    """A hook that calls `notice` once when the server has not answered anything for 4 s from the start on.
+    """A hook that calls `notice` every 4 s until it has something to say, or the server has answered anything.
 
     Creates that cannot be sent are tried again and again, and no other line would show it.
+
+    Args:
+        notice: Returns whether it said that the server does not answer: not where nothing was asked of it yet.
     """
 
-    def __init__(self, notice: Callable[[], None]) -> None:
-        self._timer = asyncio.get_running_loop().call_later(_SILENCE_SECONDS, notice)
+    def __init__(self, notice: Callable[[], bool]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._notice = notice
+        self._timer = self._loop.call_later(_SILENCE_SECONDS, self._on_silence)
+
+    def _on_silence(self) -> None:
+        if not self._notice():
+            self._timer = self._loop.call_later(_SILENCE_SECONDS, self._on_silence)
 
     def __call__(self, event: Event, /) -> None:
         """Record an answer."""

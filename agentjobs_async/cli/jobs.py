@@ -53,8 +53,12 @@ def create(prompt: str, service: Service, timeout: float, *, as_json: bool) -> i
 
 async def _create(context: Context, service: Service, prompt: str, seconds: float, *, as_json: bool) -> int:
     words = f"No answer from {service.creating().base_url} so far; still trying."
-    silence = SilenceHook(lambda: context.screen.notice(words))
-    async with service.session(context.screen.notice, hooks=[silence]) as session:
+
+    def show_silence() -> bool:
+        context.screen.notice(words)
+        return True
+
+    async with service.session(context.screen.notice, hooks=[SilenceHook(show_silence)]) as session:
         creating = session.create_job(prompt, timeout=seconds)
         job = await context.interruption.run_until_stop(creating, session.aclose)
     token = job.ref.to_token()

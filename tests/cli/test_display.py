@@ -119,8 +119,9 @@ def test_silence_of_the_server(capsys: Captured) -> None:
         (State.ACTIVE, None, 1),
     ):
         display = RunDisplay(screen(), ItemLines(screen()))
+        assert not display.show_silence("http://127.0.0.1:9")  # the run has not begun
         display._run = OneItem(state, paused_by)
-        display.show_silence("http://127.0.0.1:9")
+        assert display.show_silence("http://127.0.0.1:9") is bool(notices)
         printed = capsys.readouterr().err
         assert printed.count("No answer from http://127.0.0.1:9 so far") == notices, (state, paused_by)
 

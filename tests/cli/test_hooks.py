@@ -118,12 +118,33 @@ def test_a_service_that_is_gone() -> None:
 async def test_silence() -> None:
     """Silence is shown once, unless the server answered before; a create that was not sent is no answer."""
     calls: list[str] = []
+
+    def notice(call: str) -> bool:
+        calls.append(call)
+        return True
+
     not_sent = CreateFailed("docs", CreateOutcome.NOT_SENT, NotSentError("dns"))
-    SilenceHook(lambda: calls.append("silent"))(not_sent)
-    SilenceHook(lambda: calls.append("polled"))(JobPolled(JOB, 1))
-    SilenceHook(lambda: calls.append("rejected"))(CreateFailed("docs", CreateOutcome.REJECTED, RejectedError(400)))
+    SilenceHook(lambda: notice("silent"))(not_sent)
+    SilenceHook(lambda: notice("polled"))(JobPolled(JOB, 1))
+    SilenceHook(lambda: notice("rejected"))(CreateFailed("docs", CreateOutcome.REJECTED, RejectedError(400)))
     await asyncio.sleep(60)
     assert calls == ["silent"]
+
+
+@pytest.mark.looptime
+async def test_silence_of_a_late_start() -> None:
+    """Silence is shown as soon as something was asked of the server, however late that is."""
+    asked = [True, False, False]
+    shown: list[bool] = []
+
+    def notice() -> bool:
+        shown.append(asked.pop())
+        return shown[-1]
+
+    hook = SilenceHook(notice)
+    await asyncio.sleep(60)
+    assert shown == [False, False, True]
+    hook(JobPolled(JOB, 1))
 
 
 def test_open_jobs() -> None:
