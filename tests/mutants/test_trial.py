@@ -72,6 +72,7 @@ def test_which_test_failed() -> None:
         first_failed("..F\nFAILED tests/a.py::test_b[an id] - assert 1 == 2\n1 failed") == "tests/a.py::test_b[an id]"
     )
     assert first_failed("ERROR tests/a.py\n") == "tests/a.py"
+    assert first_failed("ERROR    asyncio:base_events.py:1 no\nFAILED tests/a.py::test_b - no") == "tests/a.py::test_b"
     assert first_failed("3 passed in 1 s") is None
 
 

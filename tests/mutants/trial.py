@@ -22,7 +22,8 @@ _ENDLESS: Final = "a world never ends"
 _FOUND: Final = re.compile(r"(\d+) (\S+) (.*)")
 """What a hunt prints: the seed, the seconds of CPU time, and the promise."""
 
-_FAILED: Final = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
+_FAILED: Final = re.compile(r"^(?:FAILED|ERROR) (\S.*?)(?: - .*)?$", re.MULTILINE)
+"""A line of the summary: after the level of a captured line of a log, which may be `ERROR`, come several spaces."""
 
 
 @frozen
