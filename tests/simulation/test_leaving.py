@@ -67,6 +67,15 @@ def test_queued_reads() -> None:
         assert broken(_case(Calls("read", 30, 0.0, 600.0), leave=Leave("close", after=after), in_flight=1)) == ""
 
 
+def test_busy_reader() -> None:
+    """What a program does with a change of a job may outlast the session that told it."""
+    for number in range(1, 8):
+        case = _case(
+            Calls("updates", 1, 0.0, 1800.0), Fault("call", number, "swallow", 12.0), leave=Leave("drain", after=0.6)
+        )
+        assert not broken(case), broken(case)
+
+
 def test_break() -> None:
     """No create begins once the loop over the results of a batch was left, though an item is being claimed."""
     for slow, count in ((13, 2), (17, 1)):

@@ -164,6 +164,11 @@ class World:
         stalls = [fault for fault in self.happened if fault.what == "stall"]
         return any(fault.at <= until and fault.at + fault.amount >= since for fault in stalls)
 
+    @property
+    def has_busy_readers(self) -> bool:
+        """Whether what a program does with a state of a job has hung, or swallowed its cancellation."""
+        return any(fault.what in {"hang", "swallow"} for fault in self.happened)
+
     def _next_loop(self) -> Loop:
         ready = [loop for loop in self.loops if loop._ready and loop.blocked_until <= self.now]
         if not ready:

@@ -81,6 +81,8 @@ class NotedSession(AgentJobsSession):
             return
         ledger = self._ledger
         for call in (*ledger.creates, *ledger.waits, *ledger.calls):
-            is_own = getattr(call, "way", "") in OWN_LOOPS or isinstance(call, Submission)
-            if call.sender == self._sender and call.ended > self._world.now and not is_own:
+            way = getattr(call, "way", "")
+            is_own = way in OWN_LOOPS or isinstance(call, Submission)
+            is_busy = way == "updates" and self._world.has_busy_readers
+            if call.sender == self._sender and call.ended > self._world.now and not (is_own or is_busy):
                 self._world.violate(f"P17: {call} is under way on a session that was left")

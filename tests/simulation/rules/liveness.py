@@ -67,7 +67,6 @@ def _time(world: World, process: Process, sender: str, left: Left, *, records: b
 
 def _calls(world: World, ledger: Ledger, sender: str, left: Left) -> Iterator[str]:
     """All that waits ends at once, and so does what is begun later; creates end when the session was left."""
-    swallows = any(fault.what in {"swallow", "hang"} for fault in world.happened)
     for call in chain(ledger.creates, ledger.waits, ledger.calls):
         if call.sender != sender or call.ended == inf or call.ended <= left.begun:
             continue
@@ -77,8 +76,8 @@ def _calls(world: World, ledger: Ledger, sender: str, left: Left) -> Iterator[st
         most = max(left.ended if has_create else left.begun, call.begun) + SLACK
         if isinstance(call, Submission):
             most += _slowest_commit(world)  # it waits for the disk, not for its session
-        if getattr(call, "way", "") == "updates" and swallows:
-            most += 14.0  # its reader
+        if getattr(call, "way", "") == "updates" and world.has_busy_readers:
+            most += 14.0
         if call.ended > most and not world.stalled(left.begun, call.ended):
             yield f"P17: {call} went on for {call.ended - left.begun:g} s after its session began to be left"
         # A submission may find its job created already: it needs no session.
