@@ -568,7 +568,8 @@ async def test_journal_that_is_moved_to_the_page(database: str, first: Path) -> 
     async with Journal.open(database) as journal, served(journal, allow_actions=True) as page:
         async with page.stream(await page.position()) as stream:
             await move_journal(first, database)
-            assert (await anext(stream))["event"] == "stale"
+            events = [event["event"] async for event in stream]
+        assert events[-1] == "stale"  # before it, a look that began amid the move may have seen rows
         head, block, _ = await page.lines()
         assert (head["identity"], block["key"]) == (await journal._store.identity(), ["first"])
         assert (await page.act("retry", 1, state="planned"))[0] == 200
