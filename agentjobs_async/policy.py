@@ -8,7 +8,7 @@ from time import time
 from typing import Any, Final, Literal, Protocol
 
 import tenacity
-from attrs import field, frozen
+from attrs import Factory, field, frozen
 from tenacity.wait import wait_base
 
 from agentjobs_async._validation import checked_count, checked_instance, checked_seconds, is_async, validator
@@ -119,27 +119,18 @@ def checked_strategy(name: str, value: object) -> None:
 _BASES: Final[dict[str, type]] = {"wait": wait_base, "retry": tenacity.retry_base, "stop": tenacity.stop.stop_base}
 
 
-def delay_of(wait: WaitStrategy, history: PollHistory, outcome: object, now: float) -> float:
-    """Return the seconds from `outcome`, which came at the loop time `now`, to the next poll, as `wait` computes them.
+def delay_of(policy: "PollPolicy", history: PollHistory, outcome: AgentJob | Exception, now: float) -> float:
+    """Return the seconds from `outcome`, which came at the loop time `now`, to the next poll, as the policy says.
 
     Raises:
-        InvalidInputError: `wait` returned a negative delay, NaN, infinity, or something that is not a number.
+        InvalidInputError: `policy.wait` returned a negative delay, NaN, infinity, or something that is not a number.
+        Exception: What `policy.wait` raised, unchanged.
     """
-    delay = _called(wait, history, outcome, now)
+    value = tenacity.TryAgain() if policy._expects_errors and isinstance(outcome, AgentJob) else outcome  # noqa: SLF001 - private to users
+    delay: Any = policy.wait(CallState(history, value, now))  # a user's own may return anything
     if type(delay) is float and 0.0 <= delay < inf:
         return delay
     return checked_seconds("the delay that policy.wait gives", delay, zero=True)
-
-
-def _called(wait: WaitStrategy, history: PollHistory, outcome: object, now: float) -> Any:
-    """Return what the strategy returns: a user's own may return anything."""
-    try:
-        return wait(CallState(history, outcome, now))
-    except RuntimeError:
-        # wait_exception() accepts failed outcomes only; a job that is still active is passed as tenacity's TryAgain.
-        if isinstance(outcome, Exception):
-            raise
-        return wait(CallState(history, tenacity.TryAgain(), now))
 
 
 def accepts(retry: RetryStrategy, history: PollHistory, error: Exception, now: float) -> bool:
@@ -227,6 +218,11 @@ _seconds_or_zero: Final = validator(checked_seconds, zero=True)
 _strategy: Final = validator(checked_strategy)
 
 
+def _has_wait_exception(policy: "PollPolicy") -> bool:
+    """Return whether a part of the policy's wait raises a RuntimeError for an outcome that is no error."""
+    return any(isinstance(part, tenacity.wait_exception) for part in parts_of(policy.wait))
+
+
 @frozen(eq=False)
 class PollPolicy:
     """When a wait polls again, and which faults end it. Compared by identity.
@@ -237,7 +233,8 @@ class PollPolicy:
         wait: Any tenacity wait strategy. It returns the seconds from a response to the next poll, finite and at least
             0, and is called with a `RetryCallState` whose `attempt_number` (from 1), `outcome`, `start_time` and
             `outcome_timestamp` (loop time, in seconds) are set. The default is 3.3 s + 3 % of the wait's age, at most
-            9 s (from age 190 s on), with ±10 % jitter. `wait_exception` gets `tenacity.TryAgain` for a job not ended.
+            9 s (from age 190 s on), with ±10 % jitter. A `wait_exception`, and a sum or chain with one in it, gets
+            `tenacity.TryAgain` for a job that has not ended.
         retry: Any synchronous tenacity retry strategy. It decides which exceptions of your own get_job are transient;
             the default is every `OSError`, which includes `TimeoutError`. An `InvalidInputError` never is.
         not_found_grace: For how many seconds from the start of the first wait under way for the job, or from the last
@@ -263,6 +260,7 @@ class PollPolicy:
     max_bad_answers: int = field(default=5, validator=validator(checked_count))
     max_retry_after: float = field(default=60.0, validator=_seconds_or_zero)
     answer_grace: float = field(default=60.0, validator=_seconds_or_zero)
+    _expects_errors: bool = field(init=False, repr=False, default=Factory(_has_wait_exception, takes_self=True))
 
 
 @frozen

@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 import tenacity
+from attrs import evolve
 from tenacity.wait import wait_base
 
 from agentjobs_async._http.create import create_attempts
+from agentjobs_async._polling.wait_state import Answer
 from agentjobs_async.errors import AgentJobsError, NotSentError, NotSentReason, ServerError, TransportError
 from agentjobs_async.policy import PollPolicy
 from tests.past import ACTIVE, NOW, again, past
@@ -52,6 +54,33 @@ def test_any_strategy() -> None:
         (lambda _: 2, 2, 2),
     ]
     assert failures(check, *rows) == {}
+
+
+def test_what_a_strategy_raises() -> None:
+    """A strategy is called once for each answer, whatever it raises, and its error comes out."""
+
+    def check(answer: Answer, error: Exception) -> None:
+        states: list[tenacity.RetryCallState] = []
+
+        def wait(state: tenacity.RetryCallState) -> float:
+            states.append(state)
+            raise error
+
+        for parts in ((), (tenacity.wait_fixed(1),), (tenacity.wait_exception(lambda _: 1),)):
+            policy = PollPolicy(wait=tenacity.wait_combine(*parts, wait))
+            assert past().apply(policy, answer, NOW) is error
+        assert len(states) == 3
+
+    rows = [(answer, kind("mine")) for answer in (ACTIVE, ServerError(503)) for kind in (RuntimeError, KeyError)]
+    assert failures(check, *rows) == {}
+
+
+def test_another_strategy() -> None:
+    """A policy that is evolved to another strategy passes what that one expects."""
+    fixed, by_error = PollPolicy(wait=tenacity.wait_fixed(4)), tenacity.wait_exception(delay_after_error)
+    changed = evolve(fixed, wait=by_error)
+    assert again(ACTIVE, changed).due - NOW == 0.5
+    assert again(ACTIVE, evolve(changed, wait=tenacity.wait_fixed(4))).due - NOW == 4
 
 
 def test_call_state() -> None:

@@ -98,7 +98,7 @@ class WaitState:
         self.not_before = now
         if retry_after is not None and retry_after > 0:  # false for the NaN of a user's own error, too
             self.not_before = now + min(retry_after, policy.max_retry_after)
-        self.due = max(now + delay_of(policy.wait, self, outcome, now), self.not_before)
+        self.due = max(now + delay_of(policy, self, outcome, now), self.not_before)
 
     def hold_until(self, time: float) -> None:
         """Make the next poll no earlier than this loop time."""

@@ -84,8 +84,8 @@ WATCHING: Final = (
     Mutant(
         "a-wish-that-shortens-the-delay",
         "_polling/wait_state.py",
-        "self.due = max(now + delay_of(policy.wait, self, outcome, now), self.not_before)",
-        "self.due = self.not_before if retry_after else now + delay_of(policy.wait, self, outcome, now)",
+        "self.due = max(now + delay_of(policy, self, outcome, now), self.not_before)",
+        "self.due = self.not_before if retry_after else now + delay_of(policy, self, outcome, now)",
         "A server that answers errors with a Retry-After of 1 s is polled ten times as often as a healthy one.",
     ),
     Mutant(
