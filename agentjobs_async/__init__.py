@@ -55,23 +55,22 @@ if _typing.TYPE_CHECKING:  # imported at the first use, so that the command line
     from agentjobs_async.models import AgentJob, JobRef, JobSource, JobStatus
     from agentjobs_async.policy import PollBudget, PollPolicy, RetryStrategy, WaitStrategy
     from agentjobs_async.session import AgentJobsSession
-    from agentjobs_async.telemetry import (
+    from agentjobs_async.telemetry.events import (
         CreateFailed,
         CreateRetried,
         CreateStarted,
         Event,
-        Hook,
         JobChanged,
         JobCreated,
         JobPolled,
-        LoggingHook,
         PollFailed,
         RunEnded,
         RunStarted,
-        SpanHook,
         WaitEnded,
         WaitStarted,
     )
+    from agentjobs_async.telemetry.logging_hook import LoggingHook
+    from agentjobs_async.telemetry.observers import Hook, SpanHook
     from agentjobs_async.tracker import JobTracker
 
 __all__ = [
@@ -130,23 +129,70 @@ __all__ = [
     "wait_learned",
 ]
 
-_HOMES: _typing.Final = (
-    *("errors", "models", "policy", "telemetry", "tracker", "session", "_http.transport", "_polling.as_completed"),
-    *("_polling.reading", "_polling.stats", "_polling.wait", "learning.estimate", "learning.history"),
-    *("learning.strategy", "_http.create"),
-)
-"""The modules that have the public names."""
+_MODULES: _typing.Final = {
+    "AgentJob": "models",
+    "AgentJobsError": "errors",
+    "AgentJobsSession": "session",
+    "AuthError": "errors",
+    "CreateFailed": "telemetry.events",
+    "CreateOutcome": "errors",
+    "CreateOutcomeUnknownError": "errors",
+    "CreateRetried": "telemetry.events",
+    "CreateStarted": "telemetry.events",
+    "Estimate": "learning.estimate",
+    "Event": "telemetry.events",
+    "GetJob": "_polling.reading",
+    "History": "learning.history",
+    "Hook": "telemetry.observers",
+    "HttpTimeouts": "_http.transport",
+    "InvalidInputError": "errors",
+    "JobChanged": "telemetry.events",
+    "JobCreated": "telemetry.events",
+    "JobFailedError": "errors",
+    "JobPolled": "telemetry.events",
+    "JobRef": "models",
+    "JobSource": "models",
+    "JobStatus": "models",
+    "JobTracker": "tracker",
+    "JournalError": "errors",
+    "LoggingHook": "telemetry.logging_hook",
+    "NotFoundError": "errors",
+    "NotSentError": "errors",
+    "OnCancel": "_http.create",
+    "OnUpdate": "_polling.reading",
+    "PollBudget": "policy",
+    "PollFailed": "telemetry.events",
+    "PollPolicy": "policy",
+    "ProtocolError": "errors",
+    "RateLimitedError": "errors",
+    "RejectedError": "errors",
+    "ResponseError": "errors",
+    "RetryStrategy": "policy",
+    "RunEnded": "telemetry.events",
+    "RunStarted": "telemetry.events",
+    "ServerError": "errors",
+    "SessionClosedError": "errors",
+    "SpanHook": "telemetry.observers",
+    "TrackerStats": "_polling.stats",
+    "TransportError": "errors",
+    "WaitEnded": "telemetry.events",
+    "WaitResult": "_polling.as_completed",
+    "WaitStarted": "telemetry.events",
+    "WaitStrategy": "policy",
+    "WaitTimeoutError": "errors",
+    "wait_for_job": "_polling.wait",
+    "wait_learned": "learning.strategy",
+}
+"""The module of each public name: no other one is loaded for it."""
 
 if not _typing.TYPE_CHECKING:  # a type checker would take any name for one of the package's
 
     def __getattr__(name: str) -> object:
-        """Return a public name from the first module that has it."""
-        if name in __all__:
-            for home in _HOMES:
-                module = _import_module(f"{__name__}.{home}")
-                if hasattr(module, name):
-                    return globals().setdefault(name, getattr(module, name))
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        """Return a public name; its module is imported at the first use."""
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        module = _import_module(f"{__name__}.{_MODULES[name]}")
+        return globals().setdefault(name, getattr(module, name))
 
     def __dir__() -> list[str]:
         """Return all names, also those that were not used yet."""

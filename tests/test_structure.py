@@ -14,6 +14,8 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
+import pytest
+
 import agentjobs_async
 from agentjobs_async.testing import Emulator, JobScript
 
@@ -409,6 +411,16 @@ def test_public_names() -> None:
     assert public == settled
 
 
+def test_the_modules_of_public_names() -> None:
+    """The package names one module for each public name, the one where type checkers find it, and it has the name."""
+    assert set(agentjobs_async._MODULES) == set(agentjobs_async.__all__) - {"__version__"}
+    for name, module in agentjobs_async._MODULES.items():
+        assert hasattr(loaded(module), name), name
+    for_types = {name: module for module, name, is_for_types in own_imports("") if is_for_types}
+    assert for_types.keys() == agentjobs_async._MODULES.keys()
+    assert {name: module for name, module in for_types.items() if module != agentjobs_async._MODULES[name]} == {}
+
+
 def isort_style(name: str) -> tuple[int, str]:
     """Constants first, then classes, then the rest."""
     return (0 if name.isupper() else 1 if name[0].isupper() else 2, name)
@@ -525,11 +537,13 @@ def test_nothing_is_loaded_by_a_first_job() -> None:
         assert run(FIRST_JOB, emulator.base_url, emulator.api_key).split() == ["completed"]
 
 
-def test_a_tracker_does_without_http() -> None:
-    """A program that reads jobs its own way loads no HTTP client."""
-    modules = set(run(f"from {PACKAGE} import JobTracker; print(*sys.modules, sep='\\n')").split())
-    assert f"{PACKAGE}.tracker" in modules
-    assert {module for module in modules if module.startswith(("aiohttp", f"{PACKAGE}._http"))} == set()
+@pytest.mark.parametrize("name", ["JobTracker", "wait_for_job", "History"])
+def test_waits_do_without_http(name: str) -> None:
+    """A program that reads jobs its own way, or only keeps durations, loads no session and no HTTP client."""
+    modules = set(run(f"from {PACKAGE} import {name}; print(*sys.modules, sep='\\n')").split())
+    assert f"{PACKAGE}.{agentjobs_async._MODULES[name]}" in modules
+    http = ("aiohttp", "yarl", f"{PACKAGE}._http", f"{PACKAGE}.session")
+    assert {module for module in modules if module.startswith(http)} == set()
 
 
 def test_a_batch_is_loaded_when_used() -> None:
