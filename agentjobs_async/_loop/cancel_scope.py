@@ -1,12 +1,12 @@
 """Blocks of a task that end early: at a loop time, or when another task interrupts them."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from contextvars import Context
 from copy import copy
 from types import TracebackType
-from typing import Final, Self, TypeVar
+from typing import Final, Generic, Self, TypeVar
 
 _GRACE_ITERATIONS: Final = 5  # of the loop: enough for a response that is already in the socket to reach the task
 _ITERATIONS_TO_LEAVE: Final = 10  # of the loop: a task that swallows its cancellation is no longer waited for
@@ -90,19 +90,32 @@ class CancelScope:
         self._handle = handle
 
 
-class Group(set[T]):
+class Group(Generic[T]):
     """Blocks under way; `wait_until_empty` returns when the last one was left."""
 
-    __slots__ = ("_emptied",)
+    __slots__ = ("_blocks", "_emptied")
 
     def __init__(self) -> None:
-        super().__init__()
+        self._blocks: set[T] = set()
         self._emptied = asyncio.Event()
 
-    def discard(self, block: object, /) -> None:
+    def __len__(self) -> int:
+        return len(self._blocks)
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._blocks)
+
+    def __contains__(self, block: object) -> bool:
+        return block in self._blocks
+
+    def add(self, block: T, /) -> None:
+        """Add a block that is entered."""
+        self._blocks.add(block)
+
+    def discard(self, block: T, /) -> None:
         """Remove a block that was left."""
-        super().discard(block)
-        if not self:
+        self._blocks.discard(block)
+        if not self._blocks:
             self._emptied.set()
 
     async def wait_until_empty(self, seconds: float | None = None) -> None:
@@ -114,7 +127,7 @@ class Group(set[T]):
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await asyncio.sleep(0)  # by the next iteration, such a task has entered its block
-                while self:
+                while self._blocks:
                     self._emptied.clear()
                     await self._emptied.wait()
 
@@ -142,7 +155,7 @@ class ScopeGroup(Group[CancelScope]):
     def interrupt(self, reason: Exception) -> None:
         """Cut the blocks under way, and from now on those that begin, each for a copy of `reason`."""
         self._reason = reason
-        for scope in tuple(self):
+        for scope in tuple(self._blocks):
             scope.interrupt(copy(reason))
 
 
