@@ -132,9 +132,12 @@ class Batch(AsyncIterator[BatchResult]):
     async def __aenter__(self) -> Self:
         if self._item_tasks is not None or self._over:
             raise InvalidInputError("a batch runs once: call run_batch again")
+        # A block that could not be entered may be entered again: nothing is set before the only await.
         item_tasks = await open_run(
             self._session, self._journal, self._settings, "batch", other_service=self._other_service
         )
+        # No await from here on: a cancellation would leave a run that nobody closes, since `__aexit__` is called only
+        # for a block that was entered. The helpers begin with the loop's next iteration, when all of it is there.
         self._item_tasks, limits = item_tasks, item_tasks.context.limits
         self._results = asyncio.Queue(limits.max_active)
         self._feed = Feed(item_tasks, self._items, limits.limit, self._run, self._deliver)

@@ -114,7 +114,7 @@ class DurableJobs:
         if store in _FOLLOWED:
             advice = "share them, or open it a second time" if self._journal.is_shared else "share them"
             raise InvalidInputError(f"other durable jobs of this process follow the journal: {advice}")
-        _FOLLOWED.add(store)
+        _FOLLOWED.add(store)  # before the first await: of two blocks that are entered at once, the second is refused
         try:
             self._item_tasks = await open_run(
                 self._session, self._journal, {"timeout": None}, "durable", other_service=self._other_service
@@ -122,6 +122,7 @@ class DurableJobs:
         except BaseException:
             _FOLLOWED.discard(store)
             raise
+        # No await before `_take_over`: from here on `_leave` undoes all of it, and needs these attributes.
         self._is_open = True
         patience = self._opened.owner_timeout if self._journal.is_shared else None
         self._rows = DurableRows(store, patience, tells=self._on_end is not None)
@@ -129,8 +130,10 @@ class DurableJobs:
         self._following = Following(self._session, of_run, self._rows, self._on_change, self._on_end, self._least_gap)
         self._creates = Creates(self._item_tasks, self._following)
         try:
+            # A crash within it leaves rows of this owner that nobody follows. In a file the next owner takes over all
+            # rows of others; on a server any owner does, once the heartbeats have stopped for long enough.
             await self._take_over(own=True)
-        except BaseException:
+        except BaseException:  # `__aexit__` is called only for a block that was entered
             with suppress(JournalError):  # the ids that it names are in the log
                 await self._leave(0.0)
             raise

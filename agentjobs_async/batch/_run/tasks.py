@@ -110,13 +110,17 @@ async def open_run(
         InvalidInputError: The journal is not open, or belongs to another service.
         JournalError: The journal can't be read or written.
     """
+    # Nothing begins before the last line: whatever ends this call on its way, there is no run to be closed.
     store = journal._store.of_run(session.mask)
+    # First: the journal of another service is refused before anything in it has changed.
     if (warning := await settle_service(session, journal._opened, store, other_service=other_service)) is not None:
         _logger.warning("%s", warning)
     kept = await store.limits()
     limits, count = _limits_of(kind, kept, in_force(kept, settings), is_shared=journal.is_shared)
     if kind == "batch":
         await begin_learning(session, store)
+    # Before creates and unknown items are counted: what was never sent uses up no rate, and keeps no slot. Who had such
+    # claims is known to this process alone: after a crash before this line, the next owner makes their rows unknown.
     await store.release_unanswered()
     refused_for = inf if kind == "batch" else REFUSED_SECONDS
     throttles = await throttles_of(store, limits.create_rate, refused_for=refused_for)
@@ -125,6 +129,7 @@ async def open_run(
         for project, age in await store.unknown_ages(limits.unknown_for, count):
             slots.keep(project, limits.unknown_for - age)
     item_tasks = ItemTasks(RunContext(session, journal._opened, store, limits, throttles, slots, sending))
+    # The last await, which undoes itself when it is cut off. From here on `ItemTasks.close` has to be called.
     await journal._opened.share_polls(item_tasks, kept.polls_per_second, session)
     _ = item_tasks.start_helper(item_tasks.fail_with_the_session(), Phase.ANSWERS_ONLY)
     return item_tasks
@@ -190,8 +195,11 @@ class ItemTasks:
         return task
 
     def _on_end(self, task: asyncio.Task[None]) -> None:
-        item = self._running.pop(task)
+        # A callback, since a task that is cancelled before it has begun runs no `finally`.
+        item = self._running.pop(task)  # first: the slot that `end` gives back begins other items, within that call
         item.end()
+        # A claim whose outcome was recorded is left already. After another one the row is still `sending`, and may have
+        # been sent: the next `release_unanswered` makes it unknown, or the next owner where a crash comes first.
         self.context.store.leave_claim(item.row.key, item.claim)
         if not task.cancelled():
             task.exception()  # of many that fail, the caller gets one; asyncio must not log the others as not retrieved

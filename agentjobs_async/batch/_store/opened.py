@@ -104,7 +104,8 @@ class Opened:
     async def close(self, patience: float) -> None:
         """Execute what is pending, close, and release a file; a server is waited for `patience` seconds at most."""
         if self.database is not None:
-            self.database.enter()
+            self.database.enter()  # first: a forked child must not release the lock, which it shares with its parent
+        # Taken before the first await: a second call finds nothing to close, and new work is refused from now on.
         database, self.database, self.store = self.database, None, None
         lock, self.lock = self.lock, None
         heartbeat, self.heartbeat = self.heartbeat, None
@@ -112,7 +113,9 @@ class Opened:
             if database is not None:
                 await _finished(_closed(database, heartbeat, patience), lambda: _give_up(database, heartbeat))
         finally:
-            # Last of all: the next owner may open the file as soon as it is released.
+            # Last of all: the next owner may open the file as soon as it is released, and makes unknown what is
+            # `sending` then. An opening that failed early has left a lock without a database. After a crash before this
+            # line the system releases the lock, and SQLite rolls back what was not committed.
             if lock is not None:
                 lock.release()
 
