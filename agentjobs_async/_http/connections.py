@@ -214,17 +214,22 @@ class Pool(aiohttp.TCPConnector):
         try:
             use = await super().connect(*arguments, **options)
         finally:
-            made = self._made.pop(asyncio.current_task(), ())
-            self.open.difference_update([one for one in made if _is_wrapped(one)])
-            if use is None:
-                # Cancelled right after the handshake, asyncio closes gracefully; so does aiohttp when a proxy refuses.
-                for one in made:
-                    one.abort()
+            if self._made:  # nearly never: else an idle connection is used
+                self._settle(used=use is not None)
         if progress is not None:
             progress.connected()
         connection: Any = use.protocol
         connection.record_use(use)
         return use
+
+    def _settle(self, *, used: bool) -> None:
+        """Forget which connections this task has made, or abort them where none is used."""
+        made = self._made.pop(asyncio.current_task(), ())
+        self.open.difference_update([one for one in made if _is_wrapped(one)])
+        if not used:
+            # Cancelled right after the handshake, asyncio closes gracefully; so does aiohttp when a proxy refuses.
+            for one in made:
+                one.abort()
 
     def _make(self) -> Connection:
         connection = self._kind(self)

@@ -181,15 +181,20 @@ class Transport:
         if progress is not None:
             progress.on_head(received)
         try:
-            async with asyncio.timeout(_EXPLANATION_SECONDS if received.is_error else None):
+            if received.is_error:
+                await self._explained(received, response)
+            else:
                 received.body, received.whole = await _bounded(response.content, self._max_document_bytes)
-        except Exception:
-            if not received.is_error:  # else its status line and headers have said what it is
-                raise
         finally:
             if not received.whole:
                 response.close()
         return received
+
+    async def _explained(self, received: Response, response: aiohttp.ClientResponse) -> None:
+        """Add the body of an error, if it comes soon: the status line and the headers have said what it is."""
+        with suppress(Exception):
+            async with asyncio.timeout(_EXPLANATION_SECONDS):
+                received.body, received.whole = await _bounded(response.content, self._max_document_bytes)
 
     def _fault(self, error: Exception, url: URL, progress: Progress | None = None) -> AgentJobsError:
         alert = _refused_certificate(error)
