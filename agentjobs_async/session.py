@@ -181,12 +181,14 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
                 before_send=before_send,
                 label=checked_label(label),
             )
-            self._enter()
+            scheduler = self._scheduler()
         except AgentJobsError as error:
             error.outcome = CreateOutcome.NOT_SENT
             raise
         create = self._service.create(request, self._hooks, self._shutdown)
-        return job_or_raise(await (run_to_end(create, self._finishing, self._on_left) if finish else create))
+        job = job_or_raise(await (run_to_end(create, self._finishing, self._on_left) if finish else create))
+        scheduler.created(job.ref)
+        return job
 
     def _on_left(self, result: Answer, cut: asyncio.CancelledError) -> None:
         """Log a job whose create went on without its caller; hooks have got its `JobCreated`."""
@@ -243,9 +245,7 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
             checked_observer("on_update", on_update)
         create = {"project_id": project_id, "label": label, "on_cancel": on_cancel}
         work = self._create_and_wait(prompt, timeout, on_update, create)
-        if self._hooks is not None:
-            work = self._hooks.run(project_id or self._project_id, label, work)
-        return await work
+        return await self._hooks.run(project_id or self._project_id, label, work)
 
     async def _create_and_wait(
         self, prompt: str, seconds: float | None, on_update: OnUpdate | None, create: dict[str, Any]

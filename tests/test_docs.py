@@ -4,7 +4,7 @@ import ast
 import re
 from pathlib import Path
 
-from agentjobs_async._polling.tracked import Tracked
+from agentjobs_async._polling.tracked import Place
 from agentjobs_async.batch._run.context import Phase
 from agentjobs_async.batch.states import MOVES, State
 from tests.checkout import needs
@@ -67,11 +67,10 @@ def test_states_of_an_item() -> None:
         assert set(re.findall(r"`([a-z]+)`", shown[state][2])) == set(targets), state
 
 
-def test_buckets_of_a_tracked_job() -> None:
-    """The architecture page names every bucket of a tracked job that the code does."""
+def test_places_of_a_tracked_job() -> None:
+    """The architecture page names every place of a tracked job, in order."""
     rows = table_below(ARCHITECTURE, "Where a tracked job is")
-    named = {row[0].strip("`") for row in rows} - {">= 0"}
-    assert named == {name for name, value in vars(Tracked).items() if name.isupper() and isinstance(value, int)}
+    assert [row[0].strip("`") for row in rows] == [place.name for place in Place]
 
 
 def test_phases_of_a_run() -> None:

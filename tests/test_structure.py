@@ -85,7 +85,6 @@ ROOMS_WITH_OWNERS = {"_http", "_polling", "batch", "durable"}
 """Where an object's fields are its own, and a reader follows methods by definitions."""
 
 CALLABLES_OF_CONSTRUCTORS = {
-    "_polling.answers: finish",
     "batch._run.feed: deliver",
     "batch._run.feed: run",
     "batch._store.opened: clock",
@@ -107,28 +106,8 @@ WRITTEN_FROM_OUTSIDE = {
         "received.whole",
         "self._reads._retry_connection",
     },
-    "_polling.answers": {"tracked.due", "tracked.notified", "tracked.shown"},
-    "_polling.deadlines": {"waiter.bucket"},
-    "_polling.due": {"hold.rests_until", "tracked.bucket"},
-    "_polling.pace": {"self._rate.per_second"},
-    "_polling.queue": {"tracked.bucket", "tracked.due", "tracked.is_urgent"},
     "_polling.reading": {"error.ref", "replacement.__cause__"},
-    "_polling.scheduler": {"self._answers.policy", "tracked.not_before"},
-    "_polling.tracked": {"waiter.polls_at_end", "waiter.polls_before", "waiter.tracked"},
     "_polling.wait": {"wait.error", "wait.polling", "wait.polls"},
-    "_polling.workers": {
-        "queue.dispatcher",
-        "self._queue.no_slow",
-        "tracked.patience_seconds",
-        "tracked.polls",
-        "tracked.worker",
-        "worker.began",
-        "worker.cut_ref",
-        "worker.polls_before",
-        "worker.slow",
-        "worker.task",
-        "worker.tracked",
-    },
     "batch._run.feed": {"self._context.slots.on_change"},
     "batch._run.item": {
         "item.over",

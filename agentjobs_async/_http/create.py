@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from hashlib import sha256
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 import tenacity
 from attrs import field, frozen
@@ -30,10 +30,8 @@ from agentjobs_async.errors import (
 )
 from agentjobs_async.models import AgentJob, JobRef, with_label
 from agentjobs_async.telemetry.left_jobs import report_left
+from agentjobs_async.telemetry.no_hooks import Hooks
 from agentjobs_async.telemetry.observers import checked_observer, logger
-
-if TYPE_CHECKING:  # loaded with the first hook
-    from agentjobs_async.telemetry.hooks import Hooks
 
 OnCancel = Literal["abandon", "finish"]
 """What becomes of a create whose caller is cancelled."""
@@ -89,7 +87,7 @@ class Create:
     """
 
     def __init__(
-        self, request: CreateRequest, url: URL, transport: Transport, decoder: ResponseDecoder, hooks: "Hooks | None"
+        self, request: CreateRequest, url: URL, transport: Transport, decoder: ResponseDecoder, hooks: Hooks
     ) -> None:
         self._request = request
         self._url = url
@@ -105,8 +103,7 @@ class Create:
     async def run(self, shutdown: Shutdown[JobRef]) -> Result:
         """Return the job, or the error with its outcome. Until then its scope is among the creates of `shutdown`."""
         self._started = self._clock()
-        if self._hooks is not None:
-            self._hooks.create_started(self._request.project_id, str(self._url.host), self._request.label)
+        self._hooks.create_started(self._request.project_id, str(self._url.host), self._request.label)
         scope = CancelScope(self._started + self._request.timeout, shutdown.creates)
         result: Result | None = None
         try:
@@ -132,8 +129,7 @@ class Create:
         """Return the job with its label; report it to hooks, and to the block that is to record it."""
         shutdown.created(created.ref)
         job = with_label(created, self._request.label)
-        if self._hooks is not None:
-            self._hooks.created(job, self._clock() - self._started, self._progress.tries)
+        self._hooks.created(job, self._clock() - self._started, self._progress.tries)
         return job
 
     async def _run_tries(self, deadline: float, shutdown: Shutdown[JobRef]) -> Result:
@@ -198,15 +194,14 @@ class Create:
             digits = request.prompt_sha256[:_SHOWN_DIGITS]
             reason = log_text(error) if isinstance(error, AgentJobsError) else _CANCELLED
             logger.warning("the outcome of a create is unknown (sha256 of its prompt: %s...): %s", digits, reason)
-        if self._hooks is not None:
-            elapsed, tries = self._clock() - self._started, self._progress.tries
-            self._hooks.create_failed(
-                request.project_id, outcome, error, elapsed, tries, request.prompt_sha256, request.label
-            )
+        elapsed, tries = self._clock() - self._started, self._progress.tries
+        self._hooks.create_failed(
+            request.project_id, outcome, error, elapsed, tries, request.prompt_sha256, request.label
+        )
 
     def _report_retry(self, state: tenacity.RetryCallState) -> None:
         request, error = self._request, self._progress.refusal
-        if self._hooks is not None and error is not None:
+        if error is not None:
             tries, delay = self._progress.tries, state.upcoming_sleep
             self._hooks.create_retried(request.project_id, error, tries, delay, request.prompt_sha256, request.label)
 

@@ -1,6 +1,6 @@
 """The service over HTTP, one exchange per call: owns paths, decoder, and the last responses of polled jobs."""
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from yarl import URL
 
@@ -11,9 +11,7 @@ from agentjobs_async._http.urls import PathTemplate, service_text
 from agentjobs_async._loop.shutdown import Shutdown
 from agentjobs_async.errors import AgentJobsError
 from agentjobs_async.models import AgentJob, JobRef, ReadJob, with_label
-
-if TYPE_CHECKING:  # loaded with the first hook
-    from agentjobs_async.telemetry.hooks import Hooks
+from agentjobs_async.telemetry.no_hooks import Hooks
 
 _PROJECT, _JOB = "project_id", "job_id"
 _MAX_CACHED_BYTES: Final = 4_096  # of a body: 100,000 jobs still fit into memory, and nearly all documents are smaller
@@ -55,7 +53,7 @@ class Service:
         self._last: dict[JobRef, tuple[bytes, AgentJob]] = {}
 
     async def create(
-        self, request: CreateRequest, hooks: "Hooks | None", shutdown: Shutdown[JobRef]
+        self, request: CreateRequest, hooks: Hooks, shutdown: Shutdown[JobRef]
     ) -> AgentJob | AgentJobsError:
         """Return the job of one create, or the error with its outcome; `shutdown` may end it earlier."""
         url = self._create_path.url(request.project_id)

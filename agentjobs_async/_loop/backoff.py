@@ -23,7 +23,7 @@ class Backoff:
 
         Requests are refused together: one that began before the last pause was decided on does not lengthen it.
         """
-        if began >= self._decided_at:
+        if began > self._decided_at:
             self._seconds = min(max(2 * self._seconds, _FIRST_SECONDS), _LONGEST_SECONDS)
             self._decided_at, self.until = now, now + self._seconds
         return self.until

@@ -31,22 +31,23 @@ class TimerWheel(Generic[T]):
         self._heap: list[int] = []
         """The numbers of all buckets, and of some that were emptied: these may be in it twice."""
 
-    def add(self, item: T, when: float) -> int:
-        """Put `item` into the bucket of `when`.
+    def add(self, item: T, when: float) -> float:
+        """Put an item into the bucket of the time `when`.
 
         Returns:
-            The number of the bucket: it comes due once the time is this number times `RESOLUTION_SECONDS`.
+            The time at which it comes due: `when`, or up to `RESOLUTION_SECONDS` later.
         """
-        number = ceil(min(when, _NEVER_SECONDS) / RESOLUTION_SECONDS - _ROUNDING)
+        number = _number_of(when)
         bucket = self._buckets.get(number)
         if bucket is None:
             bucket = self._buckets[number] = {}
             heappush(self._heap, number)
         bucket[item] = None
-        return number
+        return number * RESOLUTION_SECONDS
 
-    def discard(self, item: T, number: int) -> None:
-        """Remove an item from the bucket of this number, unless it has come due."""
+    def discard(self, item: T, when: float) -> None:
+        """Remove an item that was put into the bucket of `when`, unless it has come due."""
+        number = _number_of(when)
         bucket = self._buckets.get(number)
         if bucket is None:
             return
@@ -71,6 +72,11 @@ class TimerWheel(Generic[T]):
         while self._heap and self._heap[0] <= last:
             due += self._buckets.pop(heappop(self._heap), ())
         return due
+
+
+def _number_of(when: float) -> int:
+    """Return the number of the bucket of a time: it comes due at this number times `RESOLUTION_SECONDS`."""
+    return ceil(min(when, _NEVER_SECONDS) / RESOLUTION_SECONDS - _ROUNDING)
 
 
 class Timers:

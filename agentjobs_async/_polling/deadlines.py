@@ -6,14 +6,14 @@ from typing import Final, Protocol
 
 from agentjobs_async._loop.slices import SlicedWork
 from agentjobs_async._loop.wheel import RESOLUTION_SECONDS, Timers, TimerWheel
-from agentjobs_async._polling.pace import ROUNDING_SECONDS
-from agentjobs_async._polling.tracked import Watch
+from agentjobs_async._polling.limiters import ROUNDING_SECONDS
+from agentjobs_async._polling.tracked import Place, Watch
 from agentjobs_async._polling.wait_state import last_poll_lead
 
 _MIN_LEAD_SECONDS: Final = 2 * RESOLUTION_SECONDS  # so that the last poll and the end are two buckets
 # When the loop comes late to a deadline, the answer to a poll in flight may have arrived already. Each callback and
 # each task that hands it on takes an iteration of the loop; only after these does the wait end without it.
-_GRACE_ITERATIONS: Final = 5
+_GRACE_ITERATIONS: Final = 6
 
 
 class OnDeadlines(Protocol):
@@ -43,18 +43,17 @@ class Deadlines:
     def add(self, waiter: Watch) -> None:
         """Add a wait that starts now, if it has a timeout."""
         if waiter.timeout is not None:
-            lead = max(last_poll_lead(waiter.timeout), _MIN_LEAD_SECONDS)
-            self._put(waiter, waiter.started + waiter.timeout - lead)
+            self._put(waiter, _near(waiter, waiter.timeout))
 
     def _put(self, waiter: Watch, when: float) -> None:
-        waiter.bucket = self._wheel.add(waiter, when)
+        self._wheel.add(waiter, when)
         self._arm()
 
     def remove(self, waiter: Watch) -> None:
-        """Remove a wait that ends."""
-        if waiter.bucket is not None:
-            self._wheel.discard(waiter, waiter.bucket)
-            waiter.bucket = None
+        """Remove a wait that ends, which waits for its last poll or for its end."""
+        if waiter.timeout is not None:
+            self._wheel.discard(waiter, _near(waiter, waiter.timeout))
+            self._wheel.discard(waiter, waiter.deadline)
 
     def _arm(self) -> None:
         self._timers.set(self._on_due, self._wheel.first_due())
@@ -66,14 +65,13 @@ class Deadlines:
 
     def _on_time(self, waiter: Watch) -> None:
         """Cause the last poll for `waiter`, or end it, if its time is up."""
-        if waiter.bucket is None:
+        if waiter.tracked is None:
             return  # it has ended in an iteration between its time and this one
-        waiter.bucket = None
-        now, deadline = self._loop.time(), waiter.started + (waiter.timeout or 0.0)
-        if now < deadline - ROUNDING_SECONDS:
-            self._put(waiter, deadline)
+        now = self._loop.time()
+        if now < waiter.deadline - ROUNDING_SECONDS:
+            self._put(waiter, waiter.deadline)
             self._parent.on_near(waiter, now)
-        elif waiter.tracked is None or waiter.tracked.worker is None:
+        elif waiter.tracked.place is not Place.IN_FLIGHT:
             self._parent.on_over(waiter, now)
         else:
             if not self._late:
@@ -96,3 +94,8 @@ class Deadlines:
         """Stop all timers, and end no more waits."""
         self._timers.cancel()
         self._due.clear()
+
+
+def _near(waiter: Watch, timeout: float) -> float:
+    """Return the loop time of the last poll before the end of a wait."""
+    return waiter.deadline - max(last_poll_lead(timeout), _MIN_LEAD_SECONDS)

@@ -1,7 +1,8 @@
 """All waits and polls of one tracker on one loop: which jobs are tracked, who waits for them, and how a wait ends.
 
-The way of a poll: a job is in the `PollQueue` until it is due and may be polled. One of the `Workers` polls it, and
-passes the answer to `Answers`. The job's `WaitState` decides what that means: back to the queue, or all its waits end.
+The way of a poll: the `PollQueue` says which job is next, and when. The `Workers` ask it for as many as there are
+slots, and pass each answer to the `Scheduler`. The job's `WaitState` decides what that means: the job goes back to the
+queue, or all its waits end.
 """
 
 import asyncio
@@ -9,26 +10,31 @@ from collections import deque
 from collections.abc import Iterator
 from copy import copy
 from itertools import repeat
-from typing import TYPE_CHECKING, Protocol
+from math import inf
+from typing import Final, Protocol
 
 from agentjobs_async._loop.shutdown import Shutdown
 from agentjobs_async._loop.slices import SlicedWork, run_in_slices
-from agentjobs_async._polling.answers import Answers, Result
-from agentjobs_async._polling.backpressure import RememberedPauses
 from agentjobs_async._polling.deadlines import Deadlines
-from agentjobs_async._polling.pace import PollLimits
+from agentjobs_async._polling.limiters import PollLimits
 from agentjobs_async._polling.queue import PollQueue
 from agentjobs_async._polling.reading import Reader, label_of, with_ref
 from agentjobs_async._polling.stats import Counters, TrackerStats
-from agentjobs_async._polling.tracked import Tracked, Watch
-from agentjobs_async._polling.wait_state import CUT, Durations
+from agentjobs_async._polling.tracked import Place, Tracked, Watch
+from agentjobs_async._polling.wait_state import CUT, Answer, Durations, StatusWarnings
 from agentjobs_async._polling.workers import Workers
 from agentjobs_async.errors import AgentJobsError, TransportError, WaitTimeoutError
-from agentjobs_async.models import AgentJob, JobRef, with_label
+from agentjobs_async.models import TERMINAL, AgentJob, JobRef, JobStatus, ReadJob, with_label
 from agentjobs_async.policy import PollBudget, PollPolicy
+from agentjobs_async.telemetry.no_hooks import Hooks
 
-if TYPE_CHECKING:  # loaded with the first hook
-    from agentjobs_async.telemetry.hooks import Hooks
+_NOTIFY_EVERY_SECONDS: Final = 0.25  # between two polls of a job, however often `notify` is called for it
+_NEW_SECONDS: Final = 1.0  # from a create to a wait that may be said to begin with it
+_MOST_NEW: Final = 1_000  # jobs that are created and not waited for would add up for ever
+_MAX_REMEMBERED: Final = 1024  # jobs, so that memory is bounded; the pause of any further job is forgotten
+
+Result = AgentJob | BaseException
+"""How a wait ends."""
 
 
 class Scheduler:
@@ -44,88 +50,62 @@ class Scheduler:
         reader: Reader,
         policy: PollPolicy,
         budget: PollBudget,
-        hooks: "Hooks | None",
+        hooks: Hooks,
         limits: PollLimits,
     ) -> None:
         self.loop = loop
         self._reader = reader
+        self._policy = policy
         self._hooks = hooks
         self._durations = Durations(policy)
+        self._warnings = StatusWarnings()
         self._counters = Counters(loop.time())
         self._jobs: dict[JobRef, Tracked] = {}
-        self._queue = PollQueue(loop, self._jobs, limits)
-        self._ending = SlicedWork(loop)
-        self._answers = Answers(policy, hooks, self._counters, self._queue, self._finish)
-        self._workers = Workers(loop, reader, self._queue, budget.in_flight, self._counters, self._answers)
+        self._queue = PollQueue(limits, self._jobs, budget.in_flight, loop.time())
+        self._workers = Workers(loop, reader, self._queue, budget.in_flight, self)
         self._deadlines = Deadlines(loop, self)
+        self._ending = SlicedWork(loop)
         self._remembered = RememberedPauses()
+        self._new: dict[JobRef, float] = {}
+        """The loop times of the last creates, of jobs that no wait has begun for."""
+
+    # Waits begin and end.
 
     def attach(self, waiter: Watch, target: AgentJob | JobRef) -> None:
         """Start a wait. The waiter is told the last known state at once; a job known to have ended needs no poll."""
         job, ref = (target, target.ref) if isinstance(target, AgentJob) else (None, target)
         label = label_of(target)
-        if self._hooks is not None:
-            self._hooks.wait_started(waiter, ref, label)
+        self._hooks.wait_started(waiter, ref, label)
         if job is not None and job.is_terminal:
             waiter.on_job(job, job)
             waiter.on_end(job)
-            if self._hooks is not None:
-                self._hooks.wait_ended(waiter, ref, job, 0, self.loop.time() - waiter.started, None, shared=False)
+            self._hooks.wait_ended(waiter, ref, job, 0, self.loop.time() - waiter.started, None, shared=False)
             return
-        now = waiter.started
-        tracked = self._jobs.get(ref)
-        if tracked is None:
-            tracked = self._track(ref, job, now)
+        tracked = self._jobs.get(ref) or self._track(ref, job, waiter.started)
         tracked.join(waiter)
         tracked.add_label(label)  # polls serve all waits: they have the first label of any
         self._deadlines.add(waiter)
+        self._workers.wake()
         known = with_label(job or tracked.job, tracked.label)
         if known is not None:
             waiter.on_job(known, known)  # last: the caller's callback may end this wait, or begin others
 
     def _track(self, ref: JobRef, job: AgentJob | None, now: float) -> Tracked:
         """Start polling a job for its first wait. Later waits join it."""
-        tracked = Tracked(ref, job, now)
-        tracked.not_before = self._remembered.pop(ref, now)
-        self._jobs[ref] = tracked
-        if not self._workers.is_leaving(ref):  # else it is queued when its cut poll has left
-            self._queue.enqueue(tracked, now)
+        created_here = now - self._new.pop(ref, -inf) <= _NEW_SECONDS
+        tracked = self._jobs[ref] = Tracked(ref, job, now, self._remembered.pop(ref, now), created_here=created_here)
+        self._queue.add(tracked, now)
         return tracked
 
-    def detach(self, waiter: Watch, result: Result) -> None:
-        """End a wait. The last waiter to leave stops the polling, unless the job's own end has done so already."""
-        tracked = waiter.tracked
-        if tracked is None:
-            return
-        shared = tracked.is_shared
-        if tracked.leave(waiter) and tracked.bucket != Tracked.REMOVED:
-            self._forget(tracked)
-            if isinstance(result, WaitTimeoutError):
-                self._durations.timed_out(tracked)
-            if tracked.worker is not None:
-                self._abandon(tracked, result)
-        self._deadlines.remove(waiter)
-        if isinstance(result, Exception):
-            with_ref(result, tracked.ref)
-        if self._hooks is not None:
-            elapsed = self.loop.time() - waiter.started
-            came = isinstance(result, AgentJob) and tracked.shown  # else the wait found it ended
-            lateness = min(self.loop.time() - tracked.seen, elapsed) if came else None
-            self._hooks.wait_ended(waiter, tracked.ref, result, waiter.polls, elapsed, lateness, shared=shared)
+    def created(self, ref: JobRef) -> None:
+        """Note that a job was created a moment ago: it was at work when a wait for it begins now."""
+        self._new[ref] = self.loop.time()
+        if len(self._new) > _MOST_NEW:
+            del self._new[next(iter(self._new))]
 
-    def leave(self, watch: Watch) -> None:
-        """End the wait of a watch that its caller cancels."""
-        self.detach(watch, asyncio.CancelledError())
-
-    def _end_waiter(self, tracked: Tracked, waiter: Watch, result: Result) -> None:
-        """End a wait for the job, unless it has ended in an iteration of the loop before this one."""
-        if waiter.tracked is tracked:
-            self.detach(waiter, result)
-            waiter.on_end(result)
-
-    def _finish(self, tracked: Tracked, result: Result) -> None:
-        """Stop polling the job, and end all of its waits."""
-        if tracked.bucket == Tracked.REMOVED:
+    def end(self, tracked: Tracked, result: Result) -> None:
+        """Stop polling a job, and end all of its waits."""
+        if tracked.place is Place.GONE:
             return
         self._forget(tracked)  # first: a wait that begins from now on, in a callback say, has a record of its own
         try:
@@ -135,45 +115,141 @@ class Scheduler:
             ends = map(self._end_waiter, repeat(tracked), tracked.present(), _one_for_each(result))
             self._ending.add(ends)
 
+    def _end_waiter(self, tracked: Tracked, waiter: Watch, result: Result) -> None:
+        """End a wait for the job, unless it has ended in an iteration of the loop before this one."""
+        if waiter.tracked is tracked:
+            self.leave(waiter, result)
+            waiter.on_end(result)
+
+    def leave(self, watch: Watch, why: Result) -> None:
+        """Remove one wait from its job. The last one stops the polling, unless the job's own end has done so.
+
+        The job leaves the queue before its poll is cut, so that what the hooks are told finds it gone; a wait that a
+        hook begins for the same job has a record of its own, whose first poll waits until the cut one has left.
+        """
+        tracked = watch.tracked
+        if tracked is None:
+            return
+        shared, now = tracked.is_shared, self.loop.time()
+        if tracked.leave(watch) and tracked.place is not Place.GONE:
+            if isinstance(why, WaitTimeoutError):
+                self._durations.timed_out(tracked)
+            self._forget(tracked)
+            self._cut(tracked, why, now)
+            self._workers.wake()
+        self._deadlines.remove(watch)
+        if isinstance(why, Exception):
+            with_ref(why, tracked.ref)
+        elapsed = now - watch.started
+        came = isinstance(why, AgentJob) and tracked.was_at_work  # else the wait found it ended
+        lateness = min(now - tracked.seen, elapsed) if came else None
+        self._hooks.wait_ended(watch, tracked.ref, why, watch.polls, elapsed, lateness, shared=shared)
+
+    def _cut(self, tracked: Tracked, why: Result, now: float) -> None:
+        """Cut the poll of a job in flight: the last wait for it ends with `why`."""
+        began = self._workers.began(tracked)
+        if began is not None:
+            cut = why if isinstance(why, asyncio.CancelledError) else TransportError(CUT)
+            self._hooks.poll_failed(tracked.ref, cut, tracked.polls, now - began, tracked.label)
+        self._workers.cut(tracked)
+
     def _forget(self, tracked: Tracked) -> None:
         del self._jobs[tracked.ref]
-        now = self.loop.time()
-        if tracked.not_before > now:
-            self._remembered.remember(tracked.ref, tracked.not_before, now)
+        self._remembered.remember(tracked.ref, tracked.not_before, self.loop.time())
         self._reader.forget(tracked.ref)
         self._queue.remove(tracked)
 
-    def _abandon(self, tracked: Tracked, result: Result) -> None:
-        """Cut the poll in flight: the last wait for it ends with `result`."""
-        cut = result if isinstance(result, asyncio.CancelledError) else TransportError(CUT)
-        if self._hooks is not None and tracked.worker is not None:
-            elapsed = self.loop.time() - tracked.worker.began
-            self._hooks.poll_failed(tracked.ref, cut, tracked.polls, elapsed, tracked.label)
-        self._workers.cut(tracked)
-        self._workers.dispatch()
+    # What answers mean.
+
+    def on_answer(self, job: Tracked, answer: Answer | BaseException, began: float, now: float) -> None:
+        """Act on the answer that came `now` to a poll that `began`: poll the job again, or end its waits.
+
+        If this raises, as a wait strategy may, only the waits of this job end. They end after a CancelledError, too:
+        the job would never be polled again, and they would hang.
+        """
+        if job.label is not None:  # a wait with a label may have begun while the poll was in flight
+            answer = with_label(answer, job.label)
+        try:
+            result = self._result_of(job, answer, now, began)
+        except BaseException as error:
+            self.end(job, error)
+            if isinstance(error, KeyboardInterrupt | SystemExit):
+                raise
+            return
+        if result is not None:
+            self.end(job, result)
+        elif job.place is not Place.GONE:  # else a strategy, a hook or a callback has ended the last wait
+            self._poll_again(job, answer, now)
+
+    def _result_of(self, job: Tracked, answer: Answer | BaseException, now: float, began: float) -> Result | None:
+        """Apply an answer, and tell hooks and waiters of it; return what ends the waits, `None` to poll again."""
+        previous = job.job
+        try:
+            if isinstance(answer, AgentJob | ReadJob | Exception):
+                return job.apply(self._policy, answer, now)
+            return answer
+        finally:  # also when a strategy raised: each poll gives one event
+            error = answer if isinstance(answer, BaseException) else None
+            self._counters.count(now, failed=error is not None)
+            self._queue.on_answer(job, error, began, now)
+            if isinstance(answer, BaseException):
+                self._hooks.poll_failed(job.ref, answer, job.polls, now - began, job.label)
+            else:
+                self._on_job(job, answer.job if isinstance(answer, ReadJob) else answer, previous, now, began)
+
+    def _on_job(self, job: Tracked, found: AgentJob, previous: AgentJob | None, now: float, began: float) -> None:
+        """Report to hooks and waiters what a poll showed."""
+        if type(found.status) is not JobStatus:
+            self._warnings.check(found)
+        lateness = now - job.seen if found.status in TERMINAL and job.was_at_work else None
+        self._hooks.polled(found, previous, job.polls, now - began, job.label, lateness)
+        if job.wants_states:
+            job.tell_waiters(found)
+
+    def _poll_again(self, job: Tracked, answer: object, now: float) -> None:
+        """Queue the next poll, at the time that the state says."""
+        due = job.due
+        if job.is_notified:
+            job.forget_notice()
+            if not isinstance(answer, Exception):
+                due = min(due, max(job.not_before, now + _NOTIFY_EVERY_SECONDS))
+        self._queue.put(job, due, now)
 
     def notify(self, ref: JobRef) -> None:
-        """Poll the job soon, once, since its state may have changed. Untracked jobs are ignored."""
-        tracked = self._jobs.get(ref)
-        if tracked is not None:
-            self._answers.notify(tracked, self.loop.time())
+        """Poll the job once more, soon; after the answer where its poll is in flight. Untracked jobs are ignored."""
+        job, now = self._jobs.get(ref), self.loop.time()
+        if job is None:
+            return
+        if job.place is Place.IN_FLIGHT:
+            job.notify()
+        else:
+            self._queue.put_earlier(job, max(now, job.not_before + _NOTIFY_EVERY_SECONDS), now)
+            self._workers.wake()
+
+    # Deadlines.
 
     def on_near(self, waiter: Watch, now: float) -> None:
         """Queue one more poll of the job soon, since the deadline of `waiter` is near."""
-        if waiter.tracked is not None and waiter.tracked.bucket != Tracked.REMOVED:
-            self._queue.make_urgent(waiter.tracked, now)
+        if waiter.tracked is not None:
+            self._queue.hurry(waiter.tracked, now)
+            self._workers.wake()
 
     def on_over(self, waiter: Watch, now: float) -> None:
         """End a wait whose time is up, unless it has ended or is about to end with its job."""
         tracked = waiter.tracked
-        if tracked is not None and tracked.bucket != Tracked.REMOVED:
-            error = tracked.timeout_error(waiter.polls, now - waiter.started, cut=tracked.worker is not None)
+        if tracked is not None and tracked.place is not Place.GONE:
+            is_cut = tracked.place is Place.IN_FLIGHT
+            error = tracked.timeout_error(waiter.polls, now - waiter.started, cut=is_cut)
             self._end_waiter(tracked, waiter, error)
 
     def use(self, policy: PollPolicy) -> None:
         """Poll by another policy from the next answers on."""
         self._durations = Durations(policy)
-        self._answers.policy = policy
+        self._policy = policy
+
+    def wake(self) -> None:
+        """Look for polls to start, since a limit has changed."""
+        self._workers.wake()
 
     def known(self, ref: JobRef) -> tuple[AgentJob | None, float] | None:
         """Return a tracked job as it was last seen, if it was, and the seconds since its creation; else `None`."""
@@ -186,15 +262,15 @@ class Scheduler:
         jobs = tuple(self._jobs.values())  # a copy, made at once: jobs come and go while another thread counts them
         return TrackerStats(
             jobs=len(jobs),
-            due=sum(job.is_due for job in jobs),
-            in_flight=sum(job.worker is not None for job in jobs),
+            due=sum(job.place is Place.DUE for job in jobs),
+            in_flight=sum(job.place is Place.IN_FLIGHT for job in jobs),
             polls=self._counters.polls,
             errors=self._counters.errors,
             rate=self._counters.rate(now),
             oldest_unobserved=max(now - min((job.seen for job in jobs), default=now), 0.0),
         )
 
-    async def close(self, error: AgentJobsError) -> set[asyncio.Task[None]]:
+    async def close(self, error: AgentJobsError) -> set[asyncio.Task[Answer]]:
         """End all waits with `error`, and cut all polls; return the tasks that are about to end.
 
         No poll begins after the call. Cancelling it ends the remaining waits at once.
@@ -202,14 +278,12 @@ class Scheduler:
         self._deadlines.close()
         self._queue.close()
         for tracked in tuple(self._jobs.values()):
-            if tracked.worker is not None:
-                self._abandon(tracked, error)
+            self._cut(tracked, error, self.loop.time())
         leaving = self._workers.close()
         try:
             await run_in_slices(self._closing(error))
         finally:
             self._ending.finish()
-            self._queue.close()  # again: ending a wait removes its job, which may set a timer
         return leaving
 
     def _closing(self, error: AgentJobsError) -> Iterator[None]:
@@ -241,3 +315,23 @@ def _one_for_each(result: Result) -> Iterator[Result]:
     yield result
     while True:
         yield copy(result) if isinstance(result, AgentJobsError) else result
+
+
+class RememberedPauses:
+    """The `not_before` of jobs that no caller waits for any more: the next wait for one of them keeps to it."""
+
+    def __init__(self) -> None:
+        self._until: dict[JobRef, float] = {}
+
+    def remember(self, ref: JobRef, until: float, now: float) -> None:
+        """Remember that the job is not to be polled before `until`, if that is after `now`."""
+        if until <= now:
+            return
+        if len(self._until) >= _MAX_REMEMBERED:
+            self._until = {other: time for other, time in self._until.items() if time > now}
+        if len(self._until) < _MAX_REMEMBERED:
+            self._until[ref] = until
+
+    def pop(self, ref: JobRef, now: float) -> float:
+        """Forget the job, and return the time from which it may be polled: `now`, or later."""
+        return max(now, self._until.pop(ref, now))

@@ -1,7 +1,9 @@
-"""What the scheduler knows of one job, of each wait for it, and of the worker that polls it."""
+"""What the scheduler knows of one job, and of each wait for it."""
 
 import asyncio
 from contextvars import copy_context
+from enum import Enum, auto
+from math import inf
 from typing import Any, Final, Protocol
 
 from agentjobs_async._polling.reading import as_runtime_error
@@ -22,26 +24,22 @@ class WaitParent(Protocol):
 
     loop: asyncio.AbstractEventLoop
 
-    def leave(self, watch: "Watch") -> None:
-        """End the wait of a watch that its caller cancels."""
+    def leave(self, watch: "Watch", why: BaseException) -> None:
+        """End the wait of a watch, which its caller cancels."""
 
 
 class Watch(asyncio.Future[AgentJob]):
     """One wait for a job, with a deadline of its own: a future of the ended job.
 
-    The scheduler has its notes on the wait in the attributes, and calls `on_job` and `on_end`. What differs between
-    the ways to wait is what their watches do in these two.
+    The scheduler calls `on_job` and `on_end`: what differs between the ways to wait is what their watches do in these.
 
     Attributes:
         tracked: The record of the job; `None` before the wait has begun and once it is over.
         started: Loop time of the wait's start.
         timeout: Seconds from `started` to the deadline; `None` waits for ever.
-        polls_before: The number of polls of the job before this wait.
-        polls_at_end: The number of polls of this wait once it is over.
-        bucket: The number of its bucket among the deadlines; `None` for none.
     """
 
-    __slots__ = ("_scheduler", "bucket", "polls_at_end", "polls_before", "started", "timeout", "tracked")
+    __slots__ = ("_polls_at_end", "_polls_before", "_scheduler", "started", "timeout", "tracked")
 
     def __init__(self, scheduler: WaitParent, timeout: float | None) -> None:
         super().__init__(loop=scheduler.loop)
@@ -49,19 +47,31 @@ class Watch(asyncio.Future[AgentJob]):
         self.tracked: Tracked | None = None
         self.started = scheduler.loop.time()
         self.timeout = timeout
-        self.polls_before = self.polls_at_end = 0
-        self.bucket: int | None = None
+        self._polls_before = self._polls_at_end = 0
+
+    @property
+    def deadline(self) -> float:
+        """Loop time at which the wait ends; infinity if it never does."""
+        return inf if self.timeout is None else self.started + self.timeout
 
     @property
     def polls(self) -> int:
         """How often the job was polled in this wait so far."""
-        return self.polls_at_end if self.tracked is None else self.tracked.polls - self.polls_before
+        return self._polls_at_end if self.tracked is None else self.tracked.polls - self._polls_before
 
     @property
     def seen(self) -> float | None:
         """Loop time at which a poll of this wait last showed the job; `None` before, and once the wait is over."""
         tracked = self.tracked
-        return None if tracked is None or tracked.shown <= self.polls_before else tracked.seen
+        return None if tracked is None or tracked.shown <= self._polls_before else tracked.seen
+
+    def begin(self, tracked: "Tracked", polls_before: int) -> None:
+        """Begin the wait for a job that was polled so often before."""
+        self.tracked, self._polls_before = tracked, polls_before
+
+    def end(self) -> None:
+        """End the wait."""
+        self._polls_at_end, self.tracked = self.polls, None
 
     def on_job(self, job: AgentJob, compact: AgentJob) -> None:
         """Do nothing with a state of the job: a plain watch is a future of the end only.
@@ -88,7 +98,7 @@ class Watch(asyncio.Future[AgentJob]):
         """Stop waiting, at once. The job continues remotely."""
         if self.done():
             return False
-        self._scheduler.leave(self)
+        self._scheduler.leave(self, asyncio.CancelledError())
         return super().cancel(msg)
 
 
@@ -110,48 +120,101 @@ class WatchWithUpdates(Watch):
             call_in(self._context, self._update, job)
 
 
+class Place(Enum):
+    """Where the next poll of a job is."""
+
+    LATER = auto()
+    """Not due yet: in the wheel of later jobs."""
+    DUE = auto()
+    """Due: in a lane, until the gate and a slot let it start."""
+    IN_FLIGHT = auto()
+    """Under way; or answered a moment ago, and the next one is about to be put."""
+    GONE = auto()
+    """Nowhere: all waits have ended, or are about to end with one result that no deadline and no later answer changes.
+    """
+
+
 class Tracked(WaitState):
     """One job, its polls and its waiters.
 
     Attributes:
-        waiters: One waiter inline, a dict without values from the second on, `None` when all have left.
-        wants_states: Whether some waiter, present or past, wants each state of the job; a plain `Watch` wants the end.
-        notified: Whether `notify` was called while its poll was in flight: that may have missed the news.
-        patience_seconds: How long a poll of it may hang while others wait, once one was cut; 0.0 before.
+        place: Where its next poll is; the queue alone moves it.
+        is_notified: Whether its state may have changed while its poll was in flight, so that this may have missed it.
         is_urgent: Whether its next poll goes before all others, since a deadline is near; until that poll begins.
-        bucket: The number of its time bucket, or one of the constants below.
-        worker: The worker that polls it now.
+        patience: Seconds that a poll of it may hang while others wait, once one was cut for that; 0.0 before.
+        created_here: Whether it was created right before the first wait for it began.
+        wants_states: Whether some waiter, present or past, wants each state of the job; a plain `Watch` wants the end.
     """
 
-    # bucket     its next poll is      entered by                      left by
-    # >= 0       in that time bucket   put                             its time, make_urgent -> READY
-    # READY      due                   its time, enqueue,              a worker -> NOWHERE, no slow slot -> SET_ASIDE
-    #                                  make_urgent: a near deadline
-    # SET_ASIDE  due, the job is slow  slow jobs use all slots that    a worker -> NOWHERE, make_urgent -> READY,
-    #                                  they may (a "slow slot")        its project is paused -> READY
-    # NOWHERE    in flight, or none    new; a worker pops it           put, enqueue
-    # REMOVED    none                  remove, from any state          -
-    # The order of the constants counts: a job is queued exactly while `bucket` is above NOWHERE.
-    # Once it is REMOVED, the waits that are left end with one result: no deadline and no later answer changes it.
-    READY = -1
-    SET_ASIDE = -2
-    NOWHERE = -3
-    REMOVED = -4
+    __slots__ = ("_waiters", "created_here", "is_notified", "is_urgent", "patience", "place", "wants_states")
 
-    __slots__ = (*("bucket", "is_urgent", "notified", "patience_seconds", "waiters", "wants_states", "worker"),)
-
-    def __init__(self, ref: JobRef, job: AgentJob | None, now: float) -> None:
+    def __init__(
+        self,
+        ref: JobRef,
+        job: AgentJob | None,
+        now: float,
+        not_before: float | None = None,
+        *,
+        created_here: bool = False,
+    ) -> None:
         super().__init__(ref, job, now)
-        self.waiters: Any = None
-        self.wants_states = self.notified = self.is_urgent = False
-        self.patience_seconds = 0.0
-        self.bucket = Tracked.NOWHERE
-        self.worker: Worker | None = None
+        if not_before is not None:
+            self.hold_until(not_before)
+        self.created_here = created_here
+        self._waiters: Any = None  # one waiter inline, a dict without values from the second on, `None` without any
+        self.wants_states = self.is_notified = self.is_urgent = False
+        self.patience = 0.0
+        self.place = Place.LATER
+
+    # Its place.
+
+    def put_off(self, when: float) -> None:
+        """Record that it is polled at the loop time `when`."""
+        self.due, self.place = when, Place.LATER
+
+    def hurry(self) -> None:
+        """Make its next poll go before all others."""
+        self.is_urgent = True
+
+    def come_due(self) -> None:
+        """Record that it waits for its turn."""
+        self.place = Place.DUE
+
+    def take_off(self) -> None:
+        """Record that its poll is to begin now."""
+        self.place, self.is_urgent = Place.IN_FLIGHT, False
+
+    def go(self) -> None:
+        """Record that it is polled no more."""
+        self.place = Place.GONE
+
+    # Its polls.
 
     @property
-    def is_due(self) -> bool:
-        """Whether it is due to be polled, and waits for its turn."""
-        return Tracked.NOWHERE < self.bucket < 0
+    def was_at_work(self) -> bool:
+        """Whether it is known to have been at work while it was waited for."""
+        return self.shown > 0 or self.created_here
+
+    def begin_poll(self) -> None:
+        """Count a poll."""
+        self.polls += 1
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether a poll of it was cut because it hung, and none was answered quickly since then."""
+        return self.patience > 0
+
+    def be_patient(self, seconds: float) -> None:
+        """Allow polls of it to hang for so long, in seconds; 0.0 as long as those of any job."""
+        self.patience = seconds
+
+    def notify(self) -> None:
+        """Record that its state may have changed while its poll is in flight."""
+        self.is_notified = True
+
+    def forget_notice(self) -> None:
+        """Record that it is polled again."""
+        self.is_notified = False
 
     @property
     def is_refused(self) -> bool:
@@ -161,35 +224,31 @@ class Tracked(WaitState):
             return True
         return isinstance(error, ResponseError | ProtocolError) and (error.retry_after or 0.0) > 0
 
-    @property
-    def earliest(self) -> float:
-        """Loop time before which no poll of it may start: as the server asked and, unless it is urgent, as due."""
-        return self.not_before if self.is_urgent else max(self.not_before, self.due)
+    # Its waiters.
 
     @property
     def is_shared(self) -> bool:
         """Whether there is, or was, more than one waiter at a time."""
-        return type(self.waiters) is dict
+        return type(self._waiters) is dict
 
     def present(self) -> tuple[Watch, ...]:
         """Return the waiters as they are now, so that they may come and go in a loop over them."""
-        waiters = self.waiters
+        waiters = self._waiters
         if waiters is None:
             return ()
         return tuple(waiters) if type(waiters) is dict else (waiters,)
 
     def join(self, waiter: Watch) -> None:
         """Add a waiter."""
-        waiter.tracked = self
-        waiter.polls_before = self.polls - (self.worker is not None)
+        waiter.begin(self, self.polls - (self.place is Place.IN_FLIGHT))
         self.wants_states = self.wants_states or type(waiter) is not Watch
-        waiters = self.waiters
+        waiters = self._waiters
         if waiters is None:
-            self.waiters = waiter
+            self._waiters = waiter
         elif type(waiters) is dict:
             waiters[waiter] = None
         else:
-            self.waiters = {waiters: None, waiter: None}
+            self._waiters = {waiters: None, waiter: None}
 
     def add_label(self, label: str | None) -> None:
         """Label the job as a later wait does, unless it has a label."""
@@ -198,13 +257,12 @@ class Tracked(WaitState):
 
     def leave(self, waiter: Watch) -> bool:
         """Remove a waiter; return whether it was the last."""
-        waiter.polls_at_end = self.polls - waiter.polls_before
-        waiter.tracked = None
-        if type(self.waiters) is dict:
-            del self.waiters[waiter]
-            if self.waiters:
+        waiter.end()
+        if type(self._waiters) is dict:
+            del self._waiters[waiter]
+            if self._waiters:
                 return False
-        self.waiters = None
+        self._waiters = None
         return True
 
     def tell_waiters(self, job: AgentJob) -> None:
@@ -212,27 +270,3 @@ class Tracked(WaitState):
         for waiter in self.present():
             if waiter.tracked is self:  # else it has left meanwhile
                 waiter.on_job(job, self.job or job)
-
-
-class Worker:
-    """A task that polls one job after the other. It uses one of the slots of `PollBudget.in_flight`.
-
-    Attributes:
-        task: The task in which it runs.
-        tracked: The job that it polls now; `None` between two polls, and from when it is cut.
-        cut_ref: The job whose poll was cut, while the task is leaving; `None` before.
-        began: Loop time at which the poll began.
-        polls_before: The number of polls of all jobs that had been answered by then.
-        slow: Whether it polls a slow job: one of which a poll was cut.
-    """
-
-    __slots__ = ("began", "cut_ref", "polls_before", "slow", "task", "tracked")
-
-    task: asyncio.Task[None]
-
-    def __init__(self) -> None:
-        self.tracked: Tracked | None = None
-        self.cut_ref: JobRef | None = None
-        self.began = 0.0
-        self.polls_before = 0
-        self.slow = False

@@ -10,7 +10,7 @@ from attrs import evolve
 from agentjobs_async._loop.cancel_scope import CancelScope, wait_until_left
 from agentjobs_async._loop.loop_binding import LoopBinding
 from agentjobs_async._loop.shutdown import Shutdown
-from agentjobs_async._polling.pace import PollLimits
+from agentjobs_async._polling.limiters import PollLimits
 from agentjobs_async._polling.reading import OnUpdate, Reader, job_or_raise, job_or_ref, label_of, ref_of, with_ref
 from agentjobs_async._polling.scheduler import Scheduler
 from agentjobs_async._polling.stats import TrackerStats
@@ -20,6 +20,7 @@ from agentjobs_async._validation import checked_instance, checked_seconds, check
 from agentjobs_async.errors import SessionClosedError
 from agentjobs_async.models import AgentJob, JobRef
 from agentjobs_async.policy import DEFAULT_WAIT, PollBudget, PollPolicy, checked_policy, parts_of
+from agentjobs_async.telemetry.no_hooks import Hooks
 from agentjobs_async.telemetry.observers import GuardedCallback, logger
 
 if TYPE_CHECKING:  # loaded when used: an import costs all, and few use them all
@@ -27,7 +28,6 @@ if TYPE_CHECKING:  # loaded when used: an import costs all, and few use them all
     from agentjobs_async.learning.estimate import Estimate
     from agentjobs_async.learning.history import History
     from agentjobs_async.learning.strategy import Histories, wait_learned
-    from agentjobs_async.telemetry.hooks import Hooks
 
 _RECORDING_SECONDS: Final = 10.0  # beyond the grace: a journal that is there records within a second
 
@@ -45,7 +45,7 @@ class Waits(Generic[JobLike]):
     """
 
     def __init__(
-        self, what: str, reader: Reader, policy: PollPolicy | None, budget: PollBudget | None, hooks: "Hooks | None"
+        self, what: str, reader: Reader, policy: PollPolicy | None, budget: PollBudget | None, hooks: Hooks
     ) -> None:
         self._binding = LoopBinding(what)
         self._shutdown: Shutdown[JobRef] = Shutdown()
@@ -168,6 +168,8 @@ class Waits(Generic[JobLike]):
             InvalidInputError: `per_second` is not a finite number above 0.
         """
         self._limits.limit(per_second)
+        if self._lazy_scheduler is not None:
+            self._lazy_scheduler.wake()
 
     def stats(self) -> TrackerStats:
         """Return the present figures of all waits and polls. It binds to no event loop, and looks at each watched job.

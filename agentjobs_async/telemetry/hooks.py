@@ -9,17 +9,16 @@ from typing import Any, Final
 from agentjobs_async.errors import AgentJobsError, CreateOutcome
 from agentjobs_async.models import AgentJob, JobRef
 from agentjobs_async.telemetry import events
+from agentjobs_async.telemetry.no_hooks import Hooks
 from agentjobs_async.telemetry.observers import GuardedCallback, Hook, SpanHook, call_in
 
-__all__ = ["Hooks"]
+__all__ = ["EventHooks"]
 
 _SOURCES: Final = count(1)
 _OF_SPANS: Final = (events.RunStarted, events.CreateStarted, events.RunEnded)  # other events say the same
-_NEW_SECONDS: Final = 1.0  # from a create to a wait that may be said to begin with it
-_MOST_NEW: Final = 1_000  # jobs that are created and not waited for would add up for ever
 
 
-class Hooks:
+class EventHooks(Hooks):
     """Makes all events of one session or tracker, and calls its hooks with them, each contained.
 
     Args:
@@ -42,8 +41,6 @@ class Hooks:
         self._source = next(_SOURCES)
         self._waits: dict[Hashable, tuple[Context, str | None]] = {}
         """The context in which each wait began, and its label."""
-        self._new: dict[JobRef, float] = {}
-        """The loop times of the last creates whose jobs no poll has shown ended."""
 
     def _emit(self, event: events.Event) -> None:
         _call(self._span_hooks if isinstance(event, _OF_SPANS) else self._hooks, event)
@@ -74,18 +71,7 @@ class Hooks:
 
     def created(self, job: AgentJob, elapsed: float, tries: int) -> None:
         """Report that a create gave a job."""
-        self._new[job.ref] = asyncio.get_running_loop().time()
-        if len(self._new) > _MOST_NEW:
-            del self._new[next(iter(self._new))]
         self._emit(events.JobCreated(job, elapsed, tries, label=job.label))
-
-    def ends_new(self, ref: JobRef, began: float) -> bool:
-        """Return whether a job was created right before its wait `began`, so that it was at work then.
-
-        To be asked when a poll has shown its end; true once for each create, since a later wait finds the job ended.
-        """
-        created = self._new.pop(ref, None)
-        return created is not None and began - created <= _NEW_SECONDS
 
     def create_retried(
         self, project_id: str, error: AgentJobsError, tries: int, delay: float, prompt_sha256: str, label: str | None

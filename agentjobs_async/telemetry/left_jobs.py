@@ -1,18 +1,15 @@
 """Jobs that were created for a call which was cut before its caller got them: none of their ids is lost."""
 
 import asyncio
-from typing import TYPE_CHECKING
 
 from agentjobs_async.models import AgentJob
+from agentjobs_async.telemetry.no_hooks import Hooks
 from agentjobs_async.telemetry.observers import logger
-
-if TYPE_CHECKING:  # loaded with the first hook
-    from agentjobs_async.telemetry.hooks import Hooks
 
 __all__ = ["report_left"]
 
 
-def report_left(job: AgentJob, cut: BaseException, hooks: "Hooks | None" = None) -> None:
+def report_left(job: AgentJob, cut: BaseException, hooks: Hooks | None = None) -> None:
     """Log the token of a job whose caller was cut by `cut` before it got the job, and note it on a cancellation.
 
     Args:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, runtime_checkab
 
 from agentjobs_async._validation import is_async
 from agentjobs_async.errors import InvalidInputError
+from agentjobs_async.telemetry.no_hooks import Hooks
 
 if TYPE_CHECKING:  # loaded with the first hook
     from agentjobs_async.telemetry.events import Event
-    from agentjobs_async.telemetry.hooks import Hooks
 
 __all__ = ["GuardedCallback", "Hook", "SpanHook", "call_in", "checked_observer", "hooks_of", "logger"]
 
@@ -104,8 +104,8 @@ def call_in(context: Context, call: Callable[[T], object], value: T) -> None:
         context.copy().run(call, value)
 
 
-def hooks_of(hooks: object, server_address: str | None = None) -> "Hooks | None":
-    """Return what calls the hooks of a session or tracker; `None` without hooks, so that no event is made.
+def hooks_of(hooks: object, server_address: str | None = None) -> Hooks:
+    """Return what calls the hooks of a session or tracker; without hooks, what makes no event.
 
     Raises:
         InvalidInputError: A hook is a class, not callable, or async, or `hooks` is not iterable.
@@ -114,6 +114,6 @@ def hooks_of(hooks: object, server_address: str | None = None) -> "Hooks | None"
         raise InvalidInputError(f"hooks must be a sequence of hooks, not {type(hooks).__name__}: put it into a list")
     given = tuple(hooks)
     if not given:
-        return None
-    made: Hooks = import_module("agentjobs_async.telemetry.hooks").Hooks(given, server_address)  # it loads the events
+        return Hooks()
+    made: Hooks = import_module("agentjobs_async.telemetry.hooks").EventHooks(given, server_address)  # loads the events
     return made

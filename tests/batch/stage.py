@@ -30,7 +30,7 @@ from agentjobs_async import (
     wait_learned,
 )
 from agentjobs_async._loop.shutdown import Shutdown
-from agentjobs_async._polling.pace import PollLimits
+from agentjobs_async._polling.limiters import PollLimits
 from agentjobs_async.batch import BatchItem, BatchResult, Journal, JournalRow, State, run_batch
 from agentjobs_async.batch._store.connections import AnyConnection
 from agentjobs_async.batch._store.row_store import RowStore

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from agentjobs_async import AuthError, InvalidInputError, JournalError, NotSentError
-from agentjobs_async._polling.pace import PollShare
+from agentjobs_async._polling.limiters import PollShare
 from agentjobs_async.batch import BatchResult, BatchWorker, FleetLimits, Journal, Rate, run_batch
 from agentjobs_async.batch._store.heartbeat import PollSharing
 from agentjobs_async.batch._store.row_store import NoRoom

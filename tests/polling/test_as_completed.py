@@ -194,6 +194,7 @@ async def test_endless_source() -> None:
             assert given == AHEAD + read
             assert len(cast("Any", finished)._members) <= 2 * AHEAD  # those that have ended are not kept
         assert closed
+        await let_go()
         assert_nothing_left(tracker)
 
 
@@ -215,6 +216,7 @@ async def test_endless_generator() -> None:
             for _ in range(1500):
                 await anext(finished)
             assert 1500 < given <= AHEAD + 1500
+        await let_go()
         assert_nothing_left(tracker)
 
 

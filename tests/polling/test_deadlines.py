@@ -6,7 +6,7 @@ from typing import Any
 
 from agentjobs_async import JobRef, JobTracker
 from agentjobs_async._polling.deadlines import Deadlines
-from agentjobs_async._polling.tracked import Watch
+from agentjobs_async._polling.tracked import Tracked, Watch
 from tests.polled import REF, Polled, every, in_memory, let_go, stand_still
 
 pytestmark = in_memory
@@ -18,6 +18,7 @@ class Wait(Watch):
     def __init__(self, timeout: float | None) -> None:
         scheduler: Any = SimpleNamespace(loop=asyncio.get_running_loop())
         super().__init__(scheduler, timeout)
+        self.begin(Tracked(REF, None, self.started), 0)
         self.told: list[tuple[str, float]] = []
 
 
@@ -46,6 +47,12 @@ class Told:
     def _next_iteration(self) -> None:
         self._counting = False
 
+    def end(self, *waits: Wait) -> None:
+        """End waits early."""
+        for wait in waits:
+            wait.end()
+            self.deadlines.remove(wait)
+
     def add(self, *timeouts: float | None) -> list[Wait]:
         waits = [Wait(timeout) for timeout in timeouts]
         for wait in waits:
@@ -71,12 +78,10 @@ async def test_removed_waits() -> None:
     """A wait that ends early is told nothing, and is not kept, wherever among very many it lies."""
     told = Told()
     waits = told.add(*[5.0] * 200)
-    for wait in [*waits[::2], *waits[1:100:2]]:
-        told.deadlines.remove(wait)
-        told.deadlines.remove(wait)
+    told.end(*waits[::2], *waits[1:100:2])
+    told.end(*waits[1:100:2])
     await asyncio.sleep(4.7)
-    for wait in waits[101:150:2]:
-        told.deadlines.remove(wait)
+    told.end(*waits[101:150:2])
     assert sum(map(len, told.deadlines._wheel._buckets.values())) <= 25
     await asyncio.sleep(10)
     assert told.over == waits[151::2]
@@ -88,18 +93,18 @@ async def test_wait_that_ends_between_its_time_and_its_iteration() -> None:
     waits = told.add(*[5.0] * 1000)
     while not waits[0].told:  # noqa: ASYNC110 - what it waits for is the iteration after the first of them
         await asyncio.sleep(0.01)
-    told.deadlines.remove(waits[-1])
+    told.end(waits[-1])
     await asyncio.sleep(0.3)
     assert [len(wait.told) for wait in waits] == [1] * 999 + [0]
-    assert waits[-1].bucket is None
+    await asyncio.sleep(1)
+    assert told.deadlines._wheel._buckets == {}
 
 
 async def test_very_many_ended_early() -> None:
     """Deadlines of waits that have ended leave nothing behind, however many different ones there were."""
     told = Told()
     for number in range(10_000):
-        (wait,) = told.add(100.0 + number)
-        told.deadlines.remove(wait)
+        told.end(*told.add(100.0 + number))
     assert told.deadlines._wheel._buckets == {}
     assert len(told.deadlines._wheel._heap) <= 1024 + 1
     (wait,) = told.add(1.0)

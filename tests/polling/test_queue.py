@@ -1,187 +1,186 @@
 """Which job is polled next, and when."""
 
-import asyncio
-
-from agentjobs_async._polling.tracked import Tracked
-from agentjobs_async.models import JobRef
-from tests.polled import clock, in_memory, peak
+from agentjobs_async import JobRef
+from agentjobs_async._polling.tracked import Place, Tracked
+from agentjobs_async.errors import NotSentError, RateLimitedError, ServerError
+from tests.polled import clock, in_memory, peak, stand_still
 from tests.polling.counted_polls import Polling
 
 pytestmark = in_memory
 
 
+def fail(polling: Polling, job: Tracked, error: Exception, wish: float = 0.0) -> None:
+    """Answer the poll of a job, which began now, with an error, and put the next one 5 s, or `wish`, later."""
+    now = clock()
+    job.put_off(now + max(wish, 5.0))
+    job.hold_until(now + wish)
+    job.error = error
+    polling.queue.on_answer(job, error, now, now)
+
+
 async def test_order() -> None:
     """Ready jobs are polled at once; the others when they are due, the earliest first, whenever they were placed."""
     polling = Polling(4)
-    for job, delay in zip(polling.jobs, (3, 1, 2), strict=False):
+    for job, delay in zip(polling.jobs, (3, 1, 2, 0), strict=True):
         polling.put(delay, [job])
-    polling.queue.enqueue(polling.jobs[3], clock())
-    await asyncio.sleep(10)
-    assert polling.newly_sent() == [(0, 3), (1, 1), (2, 2), (3, 0)]
+    assert await polling.run(10) == [(0, 3), (1, 1), (2, 2), (3, 0)]
 
 
 async def test_equal_due_times() -> None:
     """Polls that are due at the same time are sent in that time, however many they are; none comes early or late."""
     polling = Polling(1000)
     polling.put(5)
-    await asyncio.sleep(10)
-    assert polling.newly_sent() == [(5, number) for number in range(1000)]
+    assert await polling.run(10) == [(5, number) for number in range(1000)]
 
 
 async def test_deadlines_first() -> None:
     """A job near a deadline is polled before ready jobs, within the rate that is for all."""
     polling = Polling(5, per_second=1)
-    for job in polling.jobs:
-        polling.queue.enqueue(job, clock())
-    assert (polling.queue.has_backlog(), polling.waiting()) == (True, 4)
-    polling.queue.make_urgent(polling.jobs[4], clock())
-    polling.queue.make_urgent(polling.jobs[3], clock())
-    polling.queue.make_urgent(polling.jobs[4], clock())
-    await asyncio.sleep(10)
-    assert polling.newly_sent() == [(0, 0), (1, 4), (2, 3), (3, 1), (4, 2)]
+    polling.put(0)
+    for number in (4, 3, 4):
+        polling.queue.hurry(polling.jobs[number], clock())
+    assert await polling.run(10) == [(0, 4), (1, 3), (2, 0), (3, 1), (4, 2)]
 
 
 async def test_urgent() -> None:
     """A near deadline makes a later poll due now, but not before the job's `not_before`, and no poll in flight."""
     polling = Polling(4)
     plain, paused, in_flight, paused_sooner = polling.jobs
+    polling.put(0, [in_flight])
+    assert polling.queue.next(clock()) is in_flight
     polling.put(50, [plain, paused])
     polling.put(5, [paused_sooner])
-    paused.not_before = paused_sooner.not_before = clock() + 9
+    paused.hold_until(clock() + 9)
+    polling.put(50, [paused])
     for job in (plain, paused, in_flight, paused_sooner):
-        polling.queue.make_urgent(job, clock())
-    await asyncio.sleep(100)
-    assert polling.newly_sent() == [(0, 0), (9, 1), (9, 3)]
+        polling.queue.hurry(job, clock())
+    assert await polling.run(100) == [(0, 0), (0, 3), (9, 1)]
 
 
-async def test_reschedule_earlier() -> None:
-    """A later poll is rescheduled; one that is due earlier, ready or in flight stays where it is."""
+async def test_put_earlier() -> None:
+    """A later poll is put earlier; one that is due earlier, ready or in flight stays where it is."""
     polling = Polling(4, per_second=0.5)
     later, sooner, ready, in_flight = polling.jobs
     polling.put(50, [later])
     polling.put(5, [sooner])
-    polling.queue.enqueue(in_flight, clock())
-    polling.queue.enqueue(ready, clock())
+    polling.put(0, [in_flight])
+    assert polling.queue.next(clock()) is in_flight
+    polling.put(0, [ready])
     for job in polling.jobs:
-        polling.queue.reschedule_earlier(job, clock() + 10, clock())
-    await asyncio.sleep(100)
-    assert polling.newly_sent() == [(0, 3), (2, 2), (5, 1), (10, 0)]
+        polling.queue.put_earlier(job, clock() + 10, clock())
+    assert await polling.run(100) == [(2, 2), (5, 1), (10, 0)]
 
 
 async def test_removed() -> None:
     """A removed job is never polled, wherever it was queued."""
     polling = Polling(3, per_second=0.1)
-    polling.queue.enqueue(polling.jobs[0], clock())
-    polling.queue.enqueue(polling.jobs[1], clock())
+    polling.put(0, polling.jobs[:2])
     polling.put(5, polling.jobs[2:])
     for job in polling.jobs[1:]:
         polling.queue.remove(job)
-        assert job.bucket == Tracked.REMOVED
-    await asyncio.sleep(100)
-    assert polling.newly_sent() == [(0, 0)]
-    assert polling.waiting() == 0
+    assert await polling.run(100) == [(0, 0)]
+    assert {job.place for job in polling.jobs[1:]} == {Place.GONE}
 
 
 async def test_moved_often() -> None:
-    """However often jobs are moved, so that stale items of the heap are swept meanwhile, each is polled once."""
+    """However often jobs are moved, each is polled once."""
     polling = Polling(1000)
     for delay in (9, 7, 5):
         for job in polling.jobs:
-            polling.queue.reschedule_earlier(job, clock() + delay, clock())
-            if job.bucket == Tracked.NOWHERE:
-                polling.put(delay, [job])
-    await asyncio.sleep(20)
-    assert sorted(number for _, number in polling.newly_sent()) == list(range(1000))
+            polling.queue.put_earlier(job, clock() + delay, clock())
+    assert await polling.run(20) == [(5, number) for number in range(1000)]
 
 
-async def test_pause() -> None:
-    """No poll is sent during a pause, not even for a deadline; after it all are, spread."""
+async def test_pause_of_all() -> None:
+    """No poll is sent in a pause of all, not even for a deadline; after it they go out in order, spread."""
     polling = Polling(100)
-    for number, job in enumerate(polling.jobs[:50]):
-        polling.put(1 + number / 100, [job])
-    await asyncio.sleep(0.5)
-    polling.queue.pause_until(clock() + 4, clock())
-    for job in polling.jobs[50:]:
-        polling.queue.enqueue(job, clock())
-    polling.queue.make_urgent(polling.jobs[99], clock())
-    assert (polling.queue.has_backlog(), polling.waiting()) == (False, 50)
-    await asyncio.sleep(3.9)
-    assert polling.newly_sent() == []
-    await asyncio.sleep(6)
-    sent = polling.newly_sent()
-    assert len({number for _, number in sent}) == len(sent) == 100
-    assert sent[0] == (4.5, 99)
-    assert [number for _, number in sent[1:]] == [*range(50, 99), *range(50)]
-    assert peak([at for at, _ in sent if at < 5]) <= 8
-    assert peak([at for at, _ in sent]) <= 66
-
-
-async def test_longest_pause() -> None:
-    """Of several pauses the longest counts."""
-    polling = Polling(1)
     polling.put(1)
-    for seconds in (5, 9, 3):
-        polling.queue.pause_until(clock() + seconds, clock())
-    await asyncio.sleep(8.9)
-    assert polling.newly_sent() == []
-    await asyncio.sleep(5)
-    assert polling.newly_sent() == [(10, 0)]
+    assert len(await polling.run(2)) == 100
+    fail(polling, polling.jobs[5], TimeoutError())
+    for job in polling.jobs[:2]:
+        fail(polling, job, ServerError(503, None, 4.0, "later"), wish=4.0)
+    polling.put(1)
+    polling.queue.hurry(polling.jobs[99], clock())
+    assert await polling.run(3.9) == []
+    sent = await polling.run(20)
+    assert [number for _, number in sent] == [99, 0, 2, 3, 1, *range(4, 99)]
+    assert peak([at for at, _ in sent]) <= 1.1 * 100 / 5 + 2
 
 
-async def test_placed_during_a_pause() -> None:
-    """A poll placed during a pause is due when it would be anyway, but not before the pause is over."""
-    polling = Polling(2)
-    polling.queue.pause_until(clock() + 4, clock())
-    await asyncio.sleep(2)
-    polling.put(1, polling.jobs[:1])
-    polling.put(5, polling.jobs[1:])
-    await asyncio.sleep(10)
-    assert polling.newly_sent() == [(4, 0), (7, 1)]
-
-
-async def test_paused_project() -> None:
-    """Polls of a paused project are put off, some thousands as well, and none of another project waits for them."""
+async def test_held_project() -> None:
+    """A held project's jobs keep their places, and no other job waits for them; then they leave at their own pace."""
     polling = Polling(3000)
     other = Tracked(JobRef("elsewhere", "job"), None, clock())
     polling.jobs.append(other)
-    polling.queue.pause(polling.jobs[0].ref, 429, clock() + 20, clock() + 20, clock(), clock())
-    polling.put(0)
-    polling.put(5, polling.jobs[:1])
-    await asyncio.sleep(6)
-    assert [number for _, number in polling.newly_sent()] == [3000]
+    polling.queue.add(other, clock())
+    polling.put(5, [other])
+    polling.put(0, polling.jobs[:1])
+    assert polling.queue.next(clock()) is polling.jobs[0]
+    polling.jobs[0].put_off(clock() + 9)
+    polling.queue.on_answer(polling.jobs[0], None, clock(), clock())
+    fail(polling, polling.jobs[1], RateLimitedError(429, None, 20.0, "later"), wish=20.0)
+    polling.put(1, polling.jobs[:3000])
+    assert await polling.run(19) == [(5, 3000)]
     assert polling.waiting() == 3000
-    polling.queue.make_urgent(polling.jobs[1], clock())
-    assert polling.newly_sent() == []
-    await asyncio.sleep(40)
-    sent = polling.newly_sent()
-    assert sorted(number for _, number in sent) == list(range(3000))
+    polling.queue.hurry(polling.jobs[7], clock())
+    sent = await polling.run(40)
+    assert [number for _, number in sent] == [7, 1, *(number for number in range(3000) if number not in {1, 7})]
     assert sent[0][0] >= 20
-    assert peak([at for at, _ in sent]) <= 330
-    assert next(at for at, number in sent if number == 1) <= 21
-    assert polling.waiting() == 0
+    assert peak([at for at, _ in sent]) <= 1.1 * 3000 / 9 + 20
 
 
-async def test_refused_while_a_good_answer_came() -> None:
-    """Two jobs whose polls were in flight when a good answer came do not pause all polls; two later ones do."""
-    polling = Polling(2)
-    began = clock()
-    await asyncio.sleep(1)
-    polling.queue.answered(clock(), clock())
-    for begins, sent in ((began, [0, 1]), (clock(), [])):
-        for job in polling.jobs:
-            polling.queue.pause(job.ref, 503, clock() + 60, clock() + 60, clock(), begins)
-        polling.put(5)
-        await asyncio.sleep(10)
-        assert [number for _, number in polling.newly_sent()] == sent
+async def test_outage() -> None:
+    """In an outage the next one due is polled after each usual delay; when the server answers, all go on, spread."""
+    polling = Polling(50)
+    polling.put(0)
+    assert len(await polling.run(1)) == 50
+    for job in polling.jobs:
+        fail(polling, job, NotSentError("gone", "refused"))
+    polling.put(1)
+    tried = await polling.run(21)
+    assert [number for _, number in tried] == [0, 1, 2, 3]
+    assert [round(at) for at, _ in tried] == [5, 10, 15, 20]
+    now = clock()
+    polling.queue.on_answer(polling.jobs[3], None, now, now)
+    assert peak([at for at, _ in await polling.run(10)]) <= 1.1 * 50 / 5 + 2
+
+
+async def test_loop_that_stood_still() -> None:
+    """What came due while the loop stood still is not all polled at once."""
+    polling = Polling(100)
+    polling.put(0, polling.jobs[:1])
+    assert await polling.run(1) == [(0, 0)]
+    polling.jobs[0].put_off(clock() + 5)
+    polling.queue.on_answer(polling.jobs[0], None, clock(), clock())
+    polling.put(2)
+    stand_still(30)
+    sent = await polling.run(20)
+    assert [number for _, number in sent] == list(range(100))
+    assert peak([at for at, _ in sent]) <= 1.1 * 100 / 5 + 2
+
+
+async def test_slow_jobs() -> None:
+    """Jobs of which a poll was cut have half of the slots at most; those that wait for one are the next to have it."""
+    polling = Polling(10, slots=4)
+    for job in polling.jobs[:6]:
+        job.be_patient(2.0)
+    polling.put(0)
+    assert [number for _, number in await polling.run(1)] == [0, 1, 6, 7, 8, 9]
+    assert polling.queue.has_slow
+    polling.put(100, polling.jobs[1:2])
+    polling.put(0, polling.jobs[9:])
+    assert [number for _, number in await polling.run(1)] == [2, 9]
+    polling.queue.remove(polling.jobs[0])
+    polling.queue.hurry(polling.jobs[5], clock())
+    assert [number for _, number in await polling.run(1)] == [5]
 
 
 async def test_closed() -> None:
-    """A closed queue dispatches no more."""
+    """A closed queue gives no job."""
     polling = Polling(3)
-    polling.put(1)
-    polling.queue.pause_until(clock() + 5, clock())
-    polling.queue.enqueue(polling.jobs[0], clock())
+    polling.put(1, polling.jobs[:2])
+    polling.put(0, polling.jobs[2:])
     polling.queue.close()
-    dispatches = polling.dispatches
-    await asyncio.sleep(10)
-    assert (polling.newly_sent(), polling.dispatches, polling.queue.has_backlog()) == ([], dispatches, False)
+    assert await polling.run(10) == []
+    polling.queue.remove(polling.jobs[0])
+    assert polling.jobs[0].place is Place.GONE

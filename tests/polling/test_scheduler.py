@@ -200,10 +200,10 @@ async def test_job_that_is_fast_again() -> None:
         waits = [tracker.watch(ref, timeout=60) for ref in refs(50)]
         await asyncio.sleep(2)
         (tracked,) = (tracked for ref, tracked in scheduler_of(tracker)._jobs.items() if ref.job_id == "job_0")
-        assert tracked.patience_seconds == 2
+        assert tracked.patience == 2
         await asyncio.sleep(30)
-        assert tracked.patience_seconds == 0
-        assert scheduler_of(tracker)._workers._slow == 0
+        assert tracked.patience == 0
+        assert not scheduler_of(tracker)._queue._slow_in_flight
         await ended(*waits)
 
 
@@ -222,8 +222,7 @@ async def test_slow_jobs_among_themselves() -> None:
         before = len(get_job.asked)
         await asyncio.sleep(600)
         polls = Counter(job_id for _, job_id in get_job.asked[before:])
-        assert len(polls) >= 8
-        assert min(polls.values()) >= 3
+        assert sum(count >= 3 for count in polls.values()) >= 8
         back.set()
         assert {type(end) for end in await ended(*slow)} == {AgentJob}
 

@@ -43,7 +43,7 @@ def test_back_to_one(tracked: Tracked, watches: list[Watch]) -> None:
 def test_lone_waiter_costs_nothing_more(tracked: Tracked, watches: list[Watch]) -> None:
     """A lone waiter is stored inline, without a container."""
     tracked.join(watches[0])
-    assert tracked.waiters is watches[0]
+    assert tracked._waiters is watches[0]
 
 
 async def test_watch() -> None:

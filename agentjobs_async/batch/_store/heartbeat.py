@@ -11,7 +11,7 @@ from attrs import evolve, field, frozen
 from sqlalchemy import ColumnElement, Double, Select, String, delete, func, literal, select, update
 
 from agentjobs_async import JournalError
-from agentjobs_async._polling.pace import PollShare
+from agentjobs_async._polling.limiters import PollShare
 from agentjobs_async.batch._store.row_store import RowStore
 from agentjobs_async.batch._store.schema import OWNERS, Moment
 from agentjobs_async.batch._store.writer import Database

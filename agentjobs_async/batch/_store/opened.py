@@ -8,7 +8,7 @@ from typing import Any
 
 from agentjobs_async import AgentJobsSession, InvalidInputError
 from agentjobs_async._loop.tasks import until_done
-from agentjobs_async._polling.pace import PollShare
+from agentjobs_async._polling.limiters import PollShare
 from agentjobs_async.batch._store.address import ServerAddress
 from agentjobs_async.batch._store.connections import Backend
 from agentjobs_async.batch._store.file_lock import FileLock

@@ -1,11 +1,11 @@
-"""When polls may start: a clock that can be stopped, and a list of limiters."""
+"""Limits of the polls that start: each says from when the next one may, and counts those that did."""
 
 from math import ceil, inf
 from typing import Final, Literal, Protocol
 
 from attrs import frozen
 
-from agentjobs_async._polling.adaptive import AdaptiveRate
+from agentjobs_async._polling.auto import AutoRate
 from agentjobs_async._validation import checked_seconds
 
 ROUNDING_SECONDS: Final = 1e-6
@@ -14,69 +14,13 @@ ROUNDING_SECONDS: Final = 1e-6
 _HELD_BACK_SECONDS: Final = 1.0
 """How often a process looks whether it may poll by now, while its share of the polls is 0 or not in force."""
 
-_MAX_RELEASE_SECONDS: Final = 10.0  # no job waits for much longer than the outage or the pause that held it back
 _MOST_TURNS_PER_SECOND: Final = 20.0  # a timer may be later than a shorter interval, and would miss turn after turn
-
-
-class PollClock:
-    """The clock of the polls: the loop's time without the time for which this clock stood still.
-
-    Attributes:
-        resume_at: Loop time at which it continues by itself; `None` while it runs, or stands until `resume` is called.
-    """
-
-    def __init__(self) -> None:
-        self._behind = 0.0  # seconds: its time is the loop's without those for which it stood still so far
-        self._stopped_at: float | None = None
-        self.resume_at: float | None = None
-
-    @property
-    def stopped(self) -> bool:
-        """Whether it stands still."""
-        return self._stopped_at is not None
-
-    @property
-    def unreachable(self) -> bool:
-        """Whether it stands still until `resume` is called: the server can't be reached."""
-        return self._stopped_at is not None and self.resume_at is None
-
-    def time(self, now: float) -> float:
-        """Return its time at the loop time `now`."""
-        return (now if self._stopped_at is None else self._stopped_at) - self._behind
-
-    def due(self, when: float, now: float) -> float:
-        """Return what its time will be at the loop time `when`, as far as that is known `now`."""
-        if self._stopped_at is None:
-            return when - self._behind
-        return self.time(now) + max(0.0, when - (now if self.resume_at is None else self.resume_at))
-
-    def to_loop(self, time: float) -> float:
-        """Return the loop time at which it shows `time`; only while it runs."""
-        return time + self._behind
-
-    def stop(self, now: float, until: float | None) -> None:
-        """Stand still until the loop time `until`, or, where it stands already, until the later of both times.
-
-        With `None` it stands until `resume` is called, but a time that was given before or comes later counts.
-        """
-        if self._stopped_at is None:
-            self._stopped_at = now
-            self.resume_at = until
-        elif until is not None:
-            self.resume_at = until if self.resume_at is None else max(self.resume_at, until)
-
-    def resume(self, now: float) -> float:
-        """Continue; return the seconds for which it stood still."""
-        stopped_for = 0.0 if self._stopped_at is None else now - self._stopped_at
-        self._behind += stopped_for
-        self._stopped_at = self.resume_at = None
-        return stopped_for
 
 
 class Limiter(Protocol):
     """A limit of the polls that start."""
 
-    def next_start(self, now: float) -> float:
+    def opens_at(self, now: float) -> float:
         """Return the loop time from which the next poll may start; `now` or earlier where it may start at once."""
 
     def start(self, now: float) -> None:
@@ -94,39 +38,17 @@ class FixedRate:
         self.per_second = per_second
         self._last_start = -inf
 
-    def next_start(self, now: float) -> float:  # noqa: ARG002 - as all limiters
+    def use(self, per_second: float) -> None:
+        """Start at most `per_second` polls per second from now on."""
+        self.per_second = per_second
+
+    def opens_at(self, now: float) -> float:  # noqa: ARG002 - as all limiters
         """Return when the next poll may start."""
         return self._last_start + 1 / self.per_second
 
     def start(self, now: float) -> None:
         """Count one poll as started."""
         self._last_start = max(now, self._last_start + 1 / self.per_second)
-
-
-class Release:
-    """A backlog that goes out evenly over `seconds`, at most 10 s, beside the polls that come due meanwhile."""
-
-    def __init__(self, backlog: int, seconds: float, now: float) -> None:
-        seconds = min(seconds, _MAX_RELEASE_SECONDS)
-        self._ends_at = now + seconds
-        self._per_second = backlog / seconds
-        self._allowed = 1.0  # polls that may start, as of `_counted_at`
-        self._counted_at = now
-
-    def add(self) -> None:
-        """Count a poll that has come due: one more may start."""
-        self._allowed += 1
-
-    def next_start(self, now: float) -> float:
-        """Return when the next poll may start."""
-        if now >= self._ends_at or self._allowed >= 1:
-            return now
-        return min(self._counted_at + (1 - self._allowed) / self._per_second, self._ends_at)
-
-    def start(self, now: float) -> None:
-        """Count one poll as started."""
-        self._allowed += (now - self._counted_at) * self._per_second - 1
-        self._counted_at = now
 
 
 class Sharer(Protocol):
@@ -185,7 +107,7 @@ class ShareLimiter:
         self._share = share
         self._turn = None  # of another share
 
-    def next_start(self, now: float) -> float:
+    def opens_at(self, now: float) -> float:
         """Return when the next poll may start.
 
         A timer may be late: a turn that a poll awaits counts until the next one. At any other time, a poll that comes
@@ -209,19 +131,26 @@ class ShareLimiter:
 
 
 class PollLimits:
-    """All limits of the polls of one tracker. A poll starts when each of them allows it.
+    """What a user and the journals allow the polls of one tracker. A poll starts when each limit in force allows it.
 
     Attributes:
-        adaptive: The limit that follows from the server's refusals, where the budget asks for it.
+        auto: The limit that follows from the server's refusals, where the budget asks for it.
+        in_force: The limits that are set.
     """
 
     def __init__(self, per_second: float | Literal["auto"] | None) -> None:
-        self.adaptive = AdaptiveRate() if per_second == "auto" else None
+        self.auto = AutoRate() if per_second == "auto" else None
         self._budget = inf if per_second is None or per_second == "auto" else per_second
         self._rate = FixedRate(self._budget)
         self._shares: dict[object, PollShare] = {}
         self._share = ShareLimiter(self._rate)
-        self._release: Release | None = None
+        self.in_force = self._in_force()
+
+    def _in_force(self) -> tuple[Limiter, ...]:
+        rate = self._rate if self._rate.per_second < inf else None
+        share = self._share if self._shares else None
+        limiters: tuple[Limiter | None, ...] = (rate, share, self.auto)
+        return tuple(limiter for limiter in limiters if limiter is not None)
 
     def limit(self, per_second: float | None) -> None:
         """Start at most `per_second` polls per second, within the budget's own limit; `None` for that alone.
@@ -231,7 +160,8 @@ class PollLimits:
         """
         if per_second is not None:
             checked_seconds("per_second", per_second, unit="polls per second")
-        self._rate.per_second = self._budget if per_second is None else min(self._budget, per_second)
+        self._rate.use(self._budget if per_second is None else min(self._budget, per_second))
+        self.in_force = self._in_force()
 
     def share(self, sharer: object, share: PollShare | None) -> None:
         """Poll within `share` beside all other limits; `None` lifts that of `sharer`. The smallest counts."""
@@ -241,29 +171,4 @@ class PollLimits:
             self._shares[sharer] = share
         if self._shares:
             self._share.use(min(self._shares.values(), key=lambda share: share.per_second))
-
-    def release(self, backlog: int, seconds: float, now: float) -> None:
-        """Spread the polls that are due `now` over some seconds."""
-        self._release = Release(backlog, seconds, now)
-
-    def add(self) -> None:
-        """Count a poll that has come due."""
-        if self._release is not None:
-            self._release.add()
-
-    @property
-    def _limiters(self) -> list[Limiter]:
-        rate = self._rate if self._rate.per_second < inf else None
-        share = self._share if self._shares else None
-        found: list[Limiter | None] = [rate, share, self.adaptive, self._release]
-        return [limiter for limiter in found if limiter is not None]
-
-    def next_start(self, now: float) -> float:
-        """Return the loop time from which the next poll may start: `now` or later."""
-        latest = max((limiter.next_start(now) for limiter in self._limiters), default=now)
-        return now if latest <= now + ROUNDING_SECONDS else latest
-
-    def start(self, now: float) -> None:
-        """Count one poll as started."""
-        for limiter in self._limiters:
-            limiter.start(now)
+        self.in_force = self._in_force()

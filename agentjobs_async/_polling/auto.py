@@ -1,0 +1,56 @@
+"""A limit of the polls per second that follows from the server's refusals: cut at each, growing between them."""
+
+from collections import deque
+from math import inf
+from typing import Final
+
+_LEFT: Final = 0.8  # of the answered polls per second, after a refusal
+_REGROWTH_SECONDS: Final = 60.0  # until the limit is what was answered before; it goes on growing as fast
+_MEASURED_SECONDS: Final = 60  # of answers: quotas are mostly counted by the minute or the second
+_FLOOR: Final = 0.2  # polls per second: slower ones would not notice that the server allows more
+_CAUGHT_UP_SECONDS: Final = 0.03
+"""How late a start may be for the next one to make up for it: timers are late, and would leave a quota unused."""
+
+
+class AutoRate:
+    """Additive increase, multiplicative decrease: no limit before the first refusal.
+
+    A refusal leaves 80 % of the polls per second that were answered in the last minute. From there the limit grows by
+    the other 20 % a minute.
+    """
+
+    def __init__(self) -> None:
+        self._left = self._growth = inf  # polls per second; polls per second and second
+        self._cut_at = self._next_start = -inf
+        self._answered: deque[tuple[int, int]] = deque(maxlen=_MEASURED_SECONDS)
+        """Seconds of loop time, and how many polls were answered in each."""
+
+    def at(self, now: float) -> float:
+        """Return the limit at the loop time `now`, in polls per second; infinity before the first refusal."""
+        return inf if self._left == inf else self._left + self._growth * (now - self._cut_at)
+
+    def answered(self, now: float) -> None:
+        """Count a poll that showed its job."""
+        second, count = self._answered.pop() if self._answered else (int(now), 0)
+        if second == int(now):
+            self._answered.append((second, count + 1))
+        else:
+            self._answered.extend([(second, count), (int(now), 1)])
+
+    def refused(self, now: float) -> None:
+        """Cut the limit, since the server refused a poll for now."""
+        since = now - _MEASURED_SECONDS
+        recent = [(second, count) for second, count in self._answered if second >= since]
+        measured = sum(count for _, count in recent) / max(now - recent[0][0], 1.0) if recent else 0.0
+        self._left = max(min(_LEFT * measured, self.at(now)), _FLOOR)
+        self._growth = self._left * (1 / _LEFT - 1) / _REGROWTH_SECONDS
+        self._cut_at = now
+        self._next_start = max(self._next_start, now)
+
+    def opens_at(self, now: float) -> float:  # noqa: ARG002 - as all limiters
+        """Return when the next poll may start."""
+        return self._next_start
+
+    def start(self, now: float) -> None:
+        """Count one poll as started."""
+        self._next_start = max(self._next_start, now - _CAUGHT_UP_SECONDS) + 1 / self.at(now)

@@ -1,0 +1,80 @@
+"""Which projects are passed over, and until when: as the server asked, and then between one poll and the next."""
+
+from collections.abc import Iterator
+from heapq import heappop, heappush
+from math import inf
+
+from agentjobs_async._polling.limiters import ROUNDING_SECONDS
+
+
+class Hold:
+    """Why the jobs of one project wait.
+
+    Attributes:
+        until: Loop time before which none of them is polled.
+        interval: Seconds between two of their polls from then on, until none is due.
+        is_pause: Whether the server asked for it. What goes out one by one afterwards lets an urgent job pass.
+        ended_at: When it ended; infinity before.
+    """
+
+    __slots__ = ("ended_at", "interval", "is_pause", "until")
+
+    def __init__(self, until: float, interval: float, *, is_pause: bool) -> None:
+        self.until = until
+        self.interval = interval
+        self.is_pause = is_pause
+        self.ended_at = inf
+
+    def holds(self, *, urgent: bool) -> bool:
+        """Return whether a job has to wait."""
+        return self.ended_at == inf and (self.is_pause or not urgent)
+
+    def end(self, now: float) -> None:
+        """End it."""
+        self.ended_at = now
+
+
+class Holds:
+    """The holds of all projects.
+
+    Attributes:
+        by_project: The holds, also of projects that have not polled yet what was due when theirs ended.
+        ends_at: Loop time at which `ended` is to be called next; infinity without holds.
+    """
+
+    def __init__(self) -> None:
+        self.ends_at = inf
+        self.by_project: dict[str, Hold] = {}
+        self._ends: list[tuple[float, str]] = []
+        """A heap of the projects that are held: an item counts while its time is that of the hold."""
+
+    def pause(self, project_id: str, until: float, interval: float) -> bool:
+        """Hold a project until a loop time, as the server asks; return `False` where it is held for longer already."""
+        hold = self.by_project.get(project_id)
+        if hold is not None and hold.holds(urgent=True) and hold.until >= until:
+            return False
+        self._set(project_id, Hold(until, interval, is_pause=True))
+        return True
+
+    def rest(self, project_id: str, now: float, interval: float) -> None:
+        """Hold a project between one poll, which starts now, and the next."""
+        self._set(project_id, Hold(now + interval, interval, is_pause=False))
+
+    def _set(self, project_id: str, hold: Hold) -> None:
+        self.by_project[project_id] = hold
+        heappush(self._ends, (hold.until, project_id))
+        self.ends_at = self._ends[0][0]
+
+    def ended(self, now: float) -> Iterator[str]:
+        """Yield each project whose hold ends by now."""
+        while self._ends and self._ends[0][0] <= now + ROUNDING_SECONDS:
+            until, project_id = heappop(self._ends)
+            hold = self.by_project.get(project_id)
+            if hold is not None and hold.until == until:  # else another one has taken its place
+                hold.end(now)
+                yield project_id
+        self.ends_at = self._ends[0][0] if self._ends else inf
+
+    def forget(self, project_id: str) -> None:
+        """Forget that a project was held: none of its jobs is due."""
+        self.by_project.pop(project_id, None)

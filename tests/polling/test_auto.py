@@ -1,0 +1,186 @@
+"""The limit of `per_second="auto"`: cut at refusals and grown between them, a quota is used and hardly exceeded."""
+
+import asyncio
+from collections import deque
+from itertools import pairwise
+from math import inf
+from typing import Literal
+
+import pytest
+
+from agentjobs_async import AgentJob, JobRef, JobTracker, PollBudget, RateLimitedError
+from agentjobs_async._polling.auto import AutoRate
+from tests.polled import clock, every, in_memory, refs
+from tests.rows import failures_at_once
+
+
+def answered(per_second: float, begin: int, end: int) -> AutoRate:
+    """Return a limit that has counted so many good answers in each second of a span."""
+    rate = AutoRate()
+    for second in range(begin, end):
+        for number in range(int(per_second)):
+            rate.answered(second + number / per_second)
+    return rate
+
+
+def test_no_limit_before_a_refusal() -> None:
+    """Without a refusal there is no limit."""
+    rate = answered(10, 0, 100)
+    assert rate.at(100.0) == inf
+    for _ in range(1000):
+        assert rate.opens_at(100.0) <= 100.0
+        rate.start(100.0)
+
+
+def test_cut_and_growth() -> None:
+    """A refusal leaves 0.8 of what was answered in the last minute; the limit grows by the rest of it a minute."""
+    rate = answered(10, 0, 200)
+    rate.refused(200.0)
+    assert [rate.at(200.0 + later) for later in (0, 30, 60, 120)] == pytest.approx([8, 9, 10, 12])
+
+
+def test_refusals_in_a_row() -> None:
+    """Many refusals of polls that were in flight together cut once; the limit never falls below 0.2."""
+    rate = answered(10, 0, 200)
+    for _ in range(50):
+        rate.refused(200.0)
+    assert rate.at(200.0) == pytest.approx(8)
+    for second in range(201, 400):
+        rate.refused(float(second))
+    assert rate.at(400.0) == pytest.approx(0.2, abs=0.01)
+
+
+def test_a_burst_that_uses_a_quota_up() -> None:
+    """What was answered counts over the time since the first answer: a burst at the start is no rate."""
+    rate = AutoRate()
+    for _ in range(100):
+        rate.answered(10.0)
+    seen = []
+    for later in (1.0, 10.0, 50.0):
+        rate.refused(10.0 + later)
+        seen.append(rate.at(10.0 + later))
+    assert seen == pytest.approx([80, 8, 1.6])
+
+
+def test_late_starts() -> None:
+    """A start that is a few milliseconds late does not delay those after it."""
+    rate = answered(10, 0, 100)
+    rate.refused(100.0)
+    rate.start(100.0)
+    due = rate.opens_at(100.0)
+    rate.start(due + 0.005)
+    assert rate.opens_at(due + 0.005) == pytest.approx(due + 1 / rate.at(due), abs=0.002)
+
+
+class Quota:
+    """A get-job callable that answers at most `count` polls in any `window` seconds, and refuses the others.
+
+    With `by_window`, the windows follow each other. A refusal asks for a pause of `retry_after` seconds, or where that
+    is `inf` until the window is over.
+    """
+
+    def __init__(
+        self, count: int, window: int = 1, retry_after: float | None = 1.0, *, by_window: bool = False
+    ) -> None:
+        self.count = count
+        self.window = window
+        self.retry_after = retry_after
+        self.by_window = by_window
+        self.began = clock()
+        self.answered: list[float] = []
+        self.refused: list[float] = []
+        self.held = 0.0
+        """Seconds in which all jobs were asked to wait, so far."""
+        self._held_until = self.began
+        self.seen: dict[JobRef, list[tuple[float, float]]] = {}
+        """When each job was seen, and `held` by then."""
+        self._recent: deque[float] = deque()
+
+    async def get_job(self, ref: JobRef) -> AgentJob:
+        now = clock()
+        begin = now - (now - self.began) % self.window if self.by_window else now - self.window + 1e-6
+        while self._recent and self._recent[0] < begin:
+            self._recent.popleft()
+        if len(self._recent) >= self.count:
+            self.refused.append(now)
+            wish = begin + self.window - now if self.retry_after == inf else self.retry_after
+            if wish is not None:
+                self.held += max(0.0, now + wish - max(now, self._held_until))
+                self._held_until = max(self._held_until, now + wish)
+            raise RateLimitedError(429, None, wish, "slow down")
+        self._recent.append(now)
+        self.answered.append(now)
+        self.seen.setdefault(ref, [(self.began, 0.0)]).append((now, self.held - max(0.0, self._held_until - now)))
+        return AgentJob(ref.job_id, ref.project_id, "active")
+
+    def share(self, begin: float, end: float) -> float:
+        """Return how much of the quota the answers used between two times."""
+        return sum(begin <= at < end for at in self.answered) * self.window / (self.count * (end - begin))
+
+    def longest_unseen(self) -> float:
+        """Return for how long some job was not seen, without the time in which all were asked to wait."""
+        pairs = (pair for times in self.seen.values() for pair in pairwise(times))
+        return max(end - begin - (held_by_end - held) for (begin, held), (end, held_by_end) in pairs)
+
+
+@in_memory
+async def test_quota() -> None:
+    """Polls use four fifths of a quota or more, and few are refused, whatever its span and its refusals' wishes."""
+
+    async def check(quota: Quota, used: float) -> None:
+        async with JobTracker(quota.get_job, policy=every(3), budget=PollBudget(per_second="auto")) as tracker:
+            waits = [tracker.watch(ref, timeout=None) for ref in refs(400)]
+            await asyncio.sleep(600)
+            begin, refused, answered = clock(), len(quota.refused), len(quota.answered)
+            await asyncio.sleep(1800)
+            assert quota.share(begin, begin + 1800) >= used
+            assert len(quota.refused) - refused <= 0.05 * (len(quota.answered) - answered)
+            for wait in waits:
+                wait.cancel()
+
+    rows = [
+        (Quota(100, 60, None), 0.8),
+        (Quota(100, 60, None, by_window=True), 0.8),
+        (Quota(100, 60, inf, by_window=True), 0.8),
+        (Quota(10, 1, 1.0), 0.8),
+    ]
+    assert await failures_at_once(check, *rows) == {}
+
+
+@in_memory
+@pytest.mark.parametrize(("changed", "seconds"), [(5, 60), (20, 600)])
+async def test_quota_that_changes(changed: int, seconds: float) -> None:
+    """A quota that is cut in half is kept within a minute, and one that is doubled is used within ten."""
+    quota = Quota(10)
+    async with JobTracker(quota.get_job, policy=every(3), budget=PollBudget(per_second="auto")) as tracker:
+        waits = [tracker.watch(ref, timeout=None) for ref in refs(200)]
+        await asyncio.sleep(200)
+        begin = clock() + seconds
+        quota.count = changed
+        await asyncio.sleep(seconds + 300)
+        assert quota.share(begin, begin + 300) >= 0.8
+        for wait in waits:
+            wait.cancel()
+    assert len(quota.refused) <= 0.05 * len(quota.answered)
+
+
+@in_memory
+async def test_two_turns() -> None:
+    """Under a quota, no job stays unseen for more than two fair turns beside its delay and the pauses asked for."""
+
+    async def check(quota: Quota, per_second: Literal["auto"] | None) -> None:
+        async with JobTracker(quota.get_job, policy=every(3), budget=PollBudget(per_second=per_second)) as tracker:
+            waits = [tracker.watch(ref, timeout=None) for ref in refs(400)]
+            await asyncio.sleep(600)
+            assert len(quota.seen) == len(waits)
+            for wait in waits:
+                wait.cancel()
+        assert quota.longest_unseen() <= 3 + 2 * 400 * quota.window / quota.count
+
+    rows: list[tuple[Quota, Literal["auto"] | None]] = [
+        (Quota(20, retry_after=5.0), None),
+        (Quota(20, retry_after=1.0), "auto"),
+        (Quota(20, retry_after=30.0), "auto"),
+        (Quota(100, 10, inf, by_window=True), "auto"),
+    ]
+    assert await failures_at_once(check, *rows) == {}
