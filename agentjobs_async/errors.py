@@ -20,15 +20,17 @@ AgentJobsError                             .outcome: CreateOutcome | None, .ref:
 
 import copyreg
 import pickle
+from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from agentjobs_async._deferred import deferred
 from agentjobs_async._text import error_text, limit, local_time, one_line, shown_name, shown_status
 
-if TYPE_CHECKING:
-    from datetime import datetime
-
+if TYPE_CHECKING:  # models raise these errors
     from agentjobs_async.models import AgentJob, JobRef
+else:
+    AgentJob, JobRef = (deferred("agentjobs_async.models", name) for name in ("AgentJob", "JobRef"))
 
 __all__ = [
     "AgentJobsError",
@@ -154,7 +156,7 @@ class CreateOutcomeUnknownError(AgentJobsError):
         excerpt: str = "",
         *,
         project_id: str | None = None,
-        sent_at: "datetime | None" = None,
+        sent_at: datetime | None = None,
     ) -> None:
         super().__init__(detail)
         where = "the project" if project_id is None else f"the project {one_line(project_id, 200)}"

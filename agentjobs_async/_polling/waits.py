@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, Generic, Self, TypeVar
 
 from attrs import evolve
 
+from agentjobs_async._deferred import deferred
 from agentjobs_async._loop.cancel_scope import CancelScope, wait_until_left
 from agentjobs_async._loop.loop_binding import LoopBinding
 from agentjobs_async._loop.shutdown import Shutdown
@@ -28,6 +29,11 @@ if TYPE_CHECKING:  # loaded when used: an import costs all, and few use them all
     from agentjobs_async.learning.estimate import Estimate
     from agentjobs_async.learning.history import History
     from agentjobs_async.learning.strategy import Histories, wait_learned
+else:
+    WaitResult = deferred("agentjobs_async._polling.as_completed", "WaitResult")
+    Estimate = deferred("agentjobs_async.learning.estimate", "Estimate")
+    History = deferred("agentjobs_async.learning.history", "History")
+    Histories = deferred("agentjobs_async.learning.strategy", "Histories")
 
 _RECORDING_SECONDS: Final = 10.0  # beyond the grace: a journal that is there records within a second
 

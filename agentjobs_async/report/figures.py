@@ -6,7 +6,7 @@ They are computed here alone: a page shows the tiles that it is given.
 import math
 from array import array
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import MutableSequence, Sequence
 from datetime import datetime
 from typing import Any, Final, Self
 
@@ -157,8 +157,8 @@ class Tally:
     """Counts rows one by one: 16 bytes for each, so that a journal of any size fits."""
 
     _counts: Counter[State] = field(factory=Counter)
-    _durations: "array[float]" = field(factory=lambda: array("d"))
-    _intervals: "array[float]" = field(factory=lambda: array("d"))
+    _durations: MutableSequence[float] = field(factory=lambda: array("d"))
+    _intervals: MutableSequence[float] = field(factory=lambda: array("d"))
     _first: datetime | None = None
     _last: datetime | None = None
 

@@ -10,17 +10,19 @@ import json
 import re
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from attrs import frozen
 
+from agentjobs_async._deferred import deferred
 from agentjobs_async.report.texts import is_formula, link_or_none, shown
 
 if TYPE_CHECKING:
-    from typing import TextIO
-
     from agentjobs_async.batch import Journal, JournalRow
     from agentjobs_async.report.source import Source
+else:
+    Journal, JournalRow = (deferred("agentjobs_async.batch", name) for name in ("Journal", "JournalRow"))
+    Source = deferred("agentjobs_async.report.source", "Source")
 
 __all__ = [
     "COLUMNS",
@@ -129,7 +131,7 @@ async def _columns_of(journal: "Journal") -> list[str]:
     return list(names)
 
 
-async def write_csv(source: "Source", stream: "TextIO") -> None:
+async def write_csv(source: "Source", stream: TextIO) -> None:
     """Write all rows as comma-separated values."""
     names = await _columns_of(source.journal) if source.prompts else [name for name in COLUMNS if name != "prompt"]
     stream.write(csv_line(map(cell_text, names)))
@@ -138,7 +140,7 @@ async def write_csv(source: "Source", stream: "TextIO") -> None:
         stream.write(csv_line(cell_text(found.get(name)) for name in names))
 
 
-async def write_jsonl(source: "Source", stream: "TextIO") -> None:
+async def write_jsonl(source: "Source", stream: TextIO) -> None:
     """Write all rows as JSON objects, one per line."""
     async for row in source.journal.rows():
         stream.write(f"{json.dumps(document(row, prompts=source.prompts))}\n")

@@ -5,11 +5,14 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
 from agentjobs_async import InvalidInputError
+from agentjobs_async._deferred import deferred
 from agentjobs_async.batch import Journal
 from agentjobs_async.report.html import check_installed
 
 if TYPE_CHECKING:
-    from aiohttp import web
+    from aiohttp.web import Application
+else:
+    Application = deferred("aiohttp.web", "Application")
 
 __all__ = ["LOOPBACK", "board", "board_token", "running"]
 
@@ -24,7 +27,7 @@ def board(
     token: str | None = None,
     hosts: Collection[str] = LOOPBACK,
     prompts: bool = True,
-) -> "web.Application":
+) -> "Application":
     """Return an application with the page of a journal that shows changes within a second.
 
     The page is at `/`; mount it with `app.add_subapp("/board/", board(journal))`. However many pages are open, the
@@ -62,7 +65,7 @@ def _check_access(token: object, hosts: object) -> None:
         raise InvalidInputError(f"hosts must be a collection such as {{'jobs.example.com'}}, not {hosts!r:.100}")
 
 
-def board_token(app: "web.Application") -> str:
+def board_token(app: "Application") -> str:
     """Return the token of an application that `board` has made: actions need it, and reading if a token was given."""
     from agentjobs_async.report.live.app import TOKEN  # noqa: PLC0415 - as above
 
@@ -70,7 +73,7 @@ def board_token(app: "web.Application") -> str:
 
 
 @asynccontextmanager
-async def running(app: "web.Application", port: int) -> AsyncIterator[int]:
+async def running(app: "Application", port: int) -> AsyncIterator[int]:
     """Serve an application to this machine in the block, which is given the port; 0 chooses a free one.
 
     Raises:

@@ -6,12 +6,15 @@ from contextvars import Context
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, runtime_checkable
 
+from agentjobs_async._deferred import deferred
 from agentjobs_async._validation import is_async
 from agentjobs_async.errors import InvalidInputError
 from agentjobs_async.telemetry.no_hooks import Hooks
 
 if TYPE_CHECKING:  # loaded with the first hook
     from agentjobs_async.telemetry.events import Event
+else:
+    Event = deferred("agentjobs_async.telemetry.events", "Event")
 
 __all__ = ["GuardedCallback", "Hook", "SpanHook", "call_in", "checked_observer", "hooks_of", "logger"]
 

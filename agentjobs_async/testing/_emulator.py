@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import attrs
 
 from agentjobs_async import InvalidInputError
+from agentjobs_async._deferred import deferred
 from agentjobs_async._validation import checked_count, checked_instance, checked_name, checked_seconds
 from agentjobs_async.testing._faults.delivery import pause
 from agentjobs_async.testing._faults.fault import Fault, FaultPlan
@@ -28,6 +29,8 @@ from agentjobs_async.testing._threads import entered_in_thread
 
 if TYPE_CHECKING:
     from agentjobs_async import AgentJobsSession, PollPolicy
+else:
+    AgentJobsSession = deferred("agentjobs_async", "AgentJobsSession")
 
 T = TypeVar("T")
 

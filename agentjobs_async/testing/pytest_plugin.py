@@ -19,11 +19,14 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import pytest
 import pytest_asyncio
 
+from agentjobs_async._deferred import deferred
 from agentjobs_async.testing._emulator import Emulator
 from agentjobs_async.testing._threads import blocked_loop_reported, entered_in_thread
 
 if TYPE_CHECKING:
     from agentjobs_async import AgentJobsSession
+else:
+    AgentJobsSession = deferred("agentjobs_async", "AgentJobsSession")
 
 LoopScope = Literal["function", "session"]
 
