@@ -95,7 +95,7 @@ class Create:
         self._transport = transport
         self._decoder = decoder
         self._hooks = hooks
-        self._progress = Progress(request, decoder)
+        self._progress = Progress(request.project_id, decoder, request.before_send)
         self._clock = asyncio.get_running_loop().time
         self._started = 0.0
         self._created: AgentJob | None = None  # from the answer on: a cancellation may keep it from the caller

@@ -1,15 +1,12 @@
 """How far one create has come, and with that the outcome that it has if it ends now."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from enum import Enum, auto
-from typing import TYPE_CHECKING
 
 from agentjobs_async._http.responses import Response, ResponseDecoder
 from agentjobs_async.errors import AgentJobsError, CreateOutcome, NotSentError, describe
 from agentjobs_async.telemetry.observers import logger
-
-if TYPE_CHECKING:
-    from agentjobs_async._http.create import CreateRequest
 
 
 class StoppedError(Exception):
@@ -19,6 +16,8 @@ class StoppedError(Exception):
 class _Step(Enum):
     """How far one try has come. Within a try the steps only go forward, whatever calls back a second time."""
 
+    IDLE = auto()
+    """There was no try yet: no byte has left."""
     BEGUN = auto()
     """aiohttp has the request. A byte may have left: what replaces aiohttp's parts may send without connecting."""
     CONNECTING = auto()
@@ -30,7 +29,7 @@ class _Step(Enum):
     SENT = auto()
     """All of the body has been handed to aiohttp: what is left is the answer."""
     DECIDED = auto()
-    """The outcome is certain, or there was no try yet. What a byte that has left led to is known."""
+    """The outcome is certain: what a byte that has left led to is known."""
 
 
 class Progress:
@@ -40,8 +39,9 @@ class Progress:
     headers may repeat the key, but only the error that was decoded from one.
 
     Args:
-        request: What is created.
+        project_id: The project in which the job is created.
         decoder: Reads the responses, with the key masked.
+        before_send: As in `CreateRequest`.
 
     Attributes:
         tries: The number of tries that have started.
@@ -51,12 +51,17 @@ class Progress:
         sent_at: When the last try was sent, in UTC; before that, when it started; `None` before the first try.
     """
 
-    __slots__ = ("_decoder", "_request", "_step", "connections", "refusal", "sent_at", "status", "tries")
+    __slots__ = (
+        *("_before_send", "_decoder", "_project_id", "_step", "connections", "refusal", "sent_at", "status", "tries"),
+    )
 
-    def __init__(self, request: "CreateRequest", decoder: ResponseDecoder) -> None:
-        self._request = request
+    def __init__(
+        self, project_id: str, decoder: ResponseDecoder, before_send: Callable[[], bool] | None = None
+    ) -> None:
+        self._project_id = project_id
         self._decoder = decoder
-        self._step = _Step.DECIDED
+        self._before_send = before_send
+        self._step = _Step.IDLE
         self.tries = self.connections = 0
         self.status: int | None = None
         self.refusal: AgentJobsError | None = None
@@ -65,7 +70,7 @@ class Progress:
     @property
     def may_have_left(self) -> bool:
         """Whether a byte of the try under way may have left this process, and what came of it is unknown."""
-        return self._step not in (_Step.CONNECTING, _Step.DECIDED)
+        return self._step not in (_Step.IDLE, _Step.CONNECTING, _Step.DECIDED)
 
     @property
     def awaits_answer(self) -> bool:
@@ -82,7 +87,7 @@ class Progress:
 
     @property
     def decision(self) -> AgentJobsError | None:
-        """The refusal that decided the last try; `None` while it is undecided."""
+        """The refusal that decided the last try; `None` while that is undecided, and before the first one."""
         return self.refusal if self._step is _Step.DECIDED else None
 
     def start_try(self) -> None:
@@ -108,13 +113,13 @@ class Progress:
         """Call `before_send`, right before the first byte of a try.
 
         Raises:
-            StoppedError: It returned false or raised; or the try was sent before, or is over.
+            StoppedError: It returned false or raised; or no try is under way that has not been sent yet.
         """
-        if self._step in (_Step.SENDING, _Step.SENT, _Step.DECIDED):
+        if self._step in (_Step.IDLE, _Step.SENDING, _Step.SENT, _Step.DECIDED):
             raise StoppedError("a create is never sent twice")
-        before_send, refusal = self._request.before_send, "before_send did not allow it"
+        refusal = "before_send did not allow it"
         try:
-            allowed = before_send is None or before_send()
+            allowed = self._before_send is None or self._before_send()
         except (KeyboardInterrupt, SystemExit):
             self.decided(NotSentError("nothing was sent: before_send was interrupted", "withheld"))
             raise
@@ -136,7 +141,7 @@ class Progress:
         """Record a response of which the body has not been read: the head of a refusal already proves the outcome."""
         self.status = head.status
         if head.is_error:
-            result = self._decoder.create(head, self._request.project_id)
+            result = self._decoder.create(head, self._project_id)
             if isinstance(result, AgentJobsError) and result.outcome is CreateOutcome.REJECTED:
                 self.decided(result)
 

@@ -9,7 +9,6 @@ from multidict import CIMultiDict
 
 from agentjobs_async import CreateOutcome, NotSentError
 from agentjobs_async._http.api_key import ApiKey
-from agentjobs_async._http.create import CreateRequest
 from agentjobs_async._http.progress import Progress, StoppedError
 from agentjobs_async._http.responses import Response, ResponseDecoder
 
@@ -17,14 +16,13 @@ NOT_SENT, REJECTED, UNKNOWN = CreateOutcome.NOT_SENT, CreateOutcome.REJECTED, Cr
 
 
 def progress_of(before_send: Callable[[], bool] | None = None) -> Progress:
-    request = CreateRequest("docs", "Fix it", timeout=1, retry=True, max_retry_after=1, before_send=before_send)
-    return Progress(request, ResponseDecoder(ApiKey("0123456789"), 1_000))
+    return Progress("docs", ResponseDecoder(ApiKey("0123456789"), 1_000), before_send)
 
 
 def test_outcome_of_each_step() -> None:
     """Only before a try, while it connects and once it is decided is it certain that nothing was started."""
     progress = progress_of()
-    assert (progress.outcome, progress.tries) == (NOT_SENT, 0)
+    assert (progress.outcome, progress.tries, progress.may_have_left) == (NOT_SENT, 0, False)
     moves = (progress.start_try, progress.connecting, progress.connected, progress.sending, progress.decided)
     outcomes = []
     for move in moves:
@@ -122,6 +120,23 @@ def test_a_try_is_sent_once() -> None:
         with pytest.raises(StoppedError):
             progress.sending()
         assert (progress.outcome, len(calls)) == (NOT_SENT, tries)
+
+
+def test_nothing_is_sent_before_a_try() -> None:
+    """Before the first try nothing can be sent, and `before_send` is not asked."""
+    calls: list[bool] = []
+
+    def before_send() -> bool:
+        calls.append(True)
+        return True
+
+    progress = progress_of(before_send)
+    with pytest.raises(StoppedError):
+        progress.sending()
+    for move in (progress.connecting, progress.connected, progress.sent):
+        move()
+        assert (progress.outcome, progress.decision, progress.awaits_answer) == (NOT_SENT, None, False)
+    assert calls == []
 
 
 def test_withheld() -> None:

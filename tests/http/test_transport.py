@@ -22,7 +22,6 @@ from agentjobs_async import (
     TransportError,
 )
 from agentjobs_async._http.api_key import ApiKey
-from agentjobs_async._http.create import CreateRequest
 from agentjobs_async._http.progress import Progress
 from agentjobs_async._http.responses import Response, ResponseDecoder
 from agentjobs_async._http.transport import Transport
@@ -51,8 +50,7 @@ async def opened(**settings: Any) -> AsyncIterator[Transport]:
 
 
 def progress_of_one() -> Progress:
-    request = CreateRequest("docs", "Fix it", timeout=1, retry=True, max_retry_after=1)
-    return Progress(request, ResponseDecoder(ApiKey(KEY), 1_000))
+    return Progress("docs", ResponseDecoder(ApiKey(KEY), 1_000))
 
 
 async def read(server: Scripted, **settings: Any) -> Response | AgentJobsError:
