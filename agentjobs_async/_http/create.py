@@ -111,7 +111,9 @@ class Create:
                 result = await self._run_tries(self._started + self._request.timeout, shutdown)
         except asyncio.CancelledError as error:
             if self._created is not None:
-                report_left(self._report_created(self._created, shutdown), error, self._hooks)
+                left = self._report_created(self._created, shutdown)
+                report_left(left, error)
+                self._hooks.left(left, error)
                 raise
             outcome = self._progress.outcome
             if outcome is CreateOutcome.UNKNOWN:  # the TimeoutError of an `asyncio.timeout` shows it as its cause

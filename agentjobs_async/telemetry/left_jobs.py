@@ -3,23 +3,19 @@
 import asyncio
 
 from agentjobs_async.models import AgentJob
-from agentjobs_async.telemetry.no_hooks import Hooks
 from agentjobs_async.telemetry.observers import logger
 
 __all__ = ["report_left"]
 
 
-def report_left(job: AgentJob, cut: BaseException, hooks: Hooks | None = None) -> None:
+def report_left(job: AgentJob, cut: BaseException) -> None:
     """Log the token of a job whose caller was cut by `cut` before it got the job, and note it on a cancellation.
 
     Args:
         job: The job. Its agent may be at work.
         cut: The `CancelledError`, or the `SessionClosedError`, which names the job by itself.
-        hooks: Called with the start and the end of a wait for the job; `None` where they know of it.
     """
     words = f"job {job.ref.to_token()} was created, and its caller was cut off: it continues; wait for it by this token"
     logger.warning("%s", words)
     if isinstance(cut, asyncio.CancelledError):
         cut.add_note(words)
-    if hooks is not None:
-        hooks.left(job, cut)

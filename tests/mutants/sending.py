@@ -45,8 +45,11 @@ SENDING: Final = (
     Mutant(
         "a-late-id-not-logged",
         "_http/create.py",
-        "report_left(self._report_created(self._created, shutdown), error, self._hooks)",
-        "self._report_created(self._created, shutdown)",
+        """\
+                report_left(left, error)
+                self._hooks.left(left, error)
+""",
+        "",
         "An agent works, and nothing names its job to anybody: no log, no note, no event.",
     ),
     Mutant(

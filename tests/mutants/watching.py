@@ -136,8 +136,8 @@ WATCHING: Final = (
     ),
     Mutant(
         "no-wait-ended-for-a-job-left-behind",
-        "telemetry/left_jobs.py",
-        "    if hooks is not None:\n        hooks.left(job, cut)\n",
+        "_http/create.py",
+        "                self._hooks.left(left, error)\n",
         "",
         "A metric or span shows nothing of an agent that works for a caller that was cut off.",
         ("tests/http/test_create.py",),

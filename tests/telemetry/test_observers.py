@@ -4,6 +4,7 @@ import asyncio
 import logging
 from contextvars import Context, ContextVar
 from functools import partial
+from inspect import signature
 from typing import Any
 from unittest.mock import Mock
 
@@ -12,7 +13,8 @@ import pytest
 from agentjobs_async.errors import InvalidInputError
 from agentjobs_async.models import AgentJob
 from agentjobs_async.telemetry import JobChanged, JobPolled, PollFailed, RunEnded, RunStarted
-from agentjobs_async.telemetry.hooks import Hooks
+from agentjobs_async.telemetry.hooks import EventHooks
+from agentjobs_async.telemetry.no_hooks import Hooks
 from agentjobs_async.telemetry.observers import GuardedCallback, call_in, hooks_of
 from tests.rows import failures
 
@@ -39,7 +41,7 @@ def test_faulty_hook(caplog: pytest.LogCaptureFixture) -> None:
     """A hook that raises is logged once with its traceback, goes on being called, and disturbs no other."""
     errors = [ValueError("x"), asyncio.CancelledError(), GeneratorExit(), ExceptionGroup("g", [OSError()])]
     faulty, sound = [Recorder(error) for error in errors], Recorder()
-    hooks = Hooks([*faulty, sound], None)
+    hooks = EventHooks([*faulty, sound], None)
     for number in (1, 2):
         hooks.polled(JOB, None, number, 0.0, None, None)
     assert [event.poll_number for event in sound.events] == [1, 2]
@@ -58,9 +60,9 @@ def test_leaving() -> None:
 
 
 def test_no_hooks() -> None:
-    """Without hooks there is nobody to make events for; hooks come in a sequence, and a bare one gets a hint."""
-    assert hooks_of([]) is None
-    assert hooks_of([Recorder()]) is not None
+    """Without hooks no event is made; hooks come in a sequence, and a bare one gets a hint."""
+    assert type(hooks_of([])) is Hooks
+    assert type(hooks_of([Recorder()])) is EventHooks
     bare: list[Any] = [Recorder(), None, 7]
     words = r"^hooks must be a sequence of hooks, not \w+: put it into a list$"
     for hooks in bare:
@@ -98,7 +100,7 @@ def test_counted_polls() -> None:
             counted.append(project_id)
 
     plain, counting, mock = Recorder(), Counting(), Mock()
-    hooks = Hooks([plain, counting, mock], None)
+    hooks = EventHooks([plain, counting, mock], None)
     hooks.polled(JOB, None, 1, 0.0, None, None)
     hooks.poll_failed(JOB.ref, ValueError("x"), 2, 0.0, None)
     hooks.polled(ENDED, JOB, 3, 0.0, None, 1.0)
@@ -110,7 +112,7 @@ def test_counted_polls() -> None:
 async def test_events_of_a_run() -> None:
     """A run begins and ends with an event, with its job or with the error that left its block, for hooks that ask."""
     plain, recorder = Recorder(), Recorder(makes_spans=True)
-    hooks = Hooks([plain, recorder], None)
+    hooks = EventHooks([plain, recorder], None)
     assert await hooks.run("docs", "order-17", asyncio.sleep(0, JOB)) is JOB
     with pytest.raises(ValueError, match="x") as caught:
         await hooks.run(7, None, failing())
@@ -119,6 +121,21 @@ async def test_events_of_a_run() -> None:
     assert ended == RunEnded("docs", JOB, None, ended.elapsed, label="order-17")
     assert failed == RunEnded(None, None, caught.value, failed.elapsed)
     assert plain.events == []
+
+
+async def test_what_is_reported_without_hooks() -> None:
+    """Without hooks all reports can be made, and a run gives what its work gives."""
+    none, ref = Hooks(), JOB.ref
+    reports = {name for name, value in vars(EventHooks).items() if not name.startswith("_") and callable(value)}
+    assert reports == {name for name in vars(Hooks) if not name.startswith("_")}
+    for name in reports:
+        assert signature(getattr(Hooks, name)) == signature(getattr(EventHooks, name))
+    none.wait_started("a wait", ref, None)
+    none.wait_ended("a wait", ref, ENDED, 1, 0.0, None, shared=False)
+    none.polled(JOB, None, 1, 0.0, None, None)
+    assert await none.run("docs", None, asyncio.sleep(0, JOB)) is JOB
+    with pytest.raises(ValueError, match="x"):
+        await none.run("docs", None, failing())
 
 
 async def failing() -> AgentJob:
