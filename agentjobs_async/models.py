@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any, Final, Self, TypeVar
 from urllib.parse import unquote
 
-from attrs import asdict, evolve, field, frozen
+from attrs import asdict, define, evolve, field, frozen
 
 from agentjobs_async._job_json import JOB_SCHEMA, REF_SCHEMA, checked_document, pydantic_schema
 from agentjobs_async._text import BETWEEN_IDS, one_line, shown_name
@@ -224,9 +224,9 @@ class AgentJob:
         return deepcopy(JOB_SCHEMA)  # Pydantic may change it
 
 
-@frozen
-class ReadJob:
-    """A job as a response showed it, where that says more. Stays within the package.
+@define  # not frozen: one is made at each poll, and a frozen one takes longer to make
+class Seen:
+    """A job as an answer to a read showed it. Stays within the package.
 
     Attributes:
         job: The job.
@@ -246,6 +246,6 @@ def with_label(answer: T, label: str | None) -> T:
     """Return `answer`, with `label` on the job that it is or has; unchanged where there is no label or no job."""
     if label is None:
         return answer
-    if isinstance(answer, ReadJob):
+    if isinstance(answer, Seen):
         return evolve(answer, job=with_label(answer.job, label))
     return evolve(answer, label=label) if isinstance(answer, AgentJob) and answer.label != label else answer

@@ -23,7 +23,6 @@ from agentjobs_async._loop.cancel_scope import wait_until_left
 from agentjobs_async._loop.loop_binding import running_loop
 from agentjobs_async._loop.tasks import run_to_end
 from agentjobs_async._polling.reading import GetJob, GetJobReader, OnUpdate, job_or_raise, job_or_ref
-from agentjobs_async._polling.wait_state import Answer
 from agentjobs_async._polling.waits import Waits
 from agentjobs_async._validation import (
     checked_bare_id,
@@ -190,7 +189,7 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
         scheduler.created(job.ref)
         return job
 
-    def _on_left(self, result: Answer, cut: asyncio.CancelledError) -> None:
+    def _on_left(self, result: AgentJob | Exception, cut: asyncio.CancelledError) -> None:
         """Log a job whose create went on without its caller; hooks have got its `JobCreated`."""
         if isinstance(result, AgentJob):
             report_left(result, cut)

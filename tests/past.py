@@ -5,7 +5,7 @@ from typing import Any
 import tenacity
 
 from agentjobs_async._polling.wait_state import Answer, WaitState
-from agentjobs_async.models import AgentJob, JobRef
+from agentjobs_async.models import AgentJob, JobRef, Seen
 from agentjobs_async.policy import PollPolicy
 
 ACTIVE = AgentJob("job", "docs", "active")
@@ -25,8 +25,10 @@ def past(**fields: Any) -> WaitState:
     return state
 
 
-def again(answer: Answer, policy: PollPolicy = POLICY, state: WaitState | None = None, now: float = NOW) -> WaitState:
+def again(
+    answer: AgentJob | Answer, policy: PollPolicy = POLICY, state: WaitState | None = None, now: float = NOW
+) -> WaitState:
     """Return the state after an answer that ends no wait."""
     state = state or past()
-    assert state.apply(policy, answer, now) is None
+    assert state.apply(policy, Seen(answer) if isinstance(answer, AgentJob) else answer, now) is None
     return state

@@ -11,6 +11,7 @@ from tenacity.wait import wait_base
 from agentjobs_async._http.create import create_attempts
 from agentjobs_async._polling.wait_state import Answer
 from agentjobs_async.errors import AgentJobsError, NotSentError, NotSentReason, ServerError, TransportError
+from agentjobs_async.models import Seen
 from agentjobs_async.policy import PollPolicy
 from tests.past import ACTIVE, NOW, again, past
 from tests.rows import failures, failures_at_once
@@ -71,7 +72,7 @@ def test_what_a_strategy_raises() -> None:
             assert past().apply(policy, answer, NOW) is error
         assert len(states) == 3
 
-    rows = [(answer, kind("mine")) for answer in (ACTIVE, ServerError(503)) for kind in (RuntimeError, KeyError)]
+    rows = [(answer, kind("mine")) for answer in (Seen(ACTIVE), ServerError(503)) for kind in (RuntimeError, KeyError)]
     assert failures(check, *rows) == {}
 
 

@@ -182,7 +182,7 @@ WITHIN_THE_PACKAGE = {
         "log_text",
         "may_pass",
     },
-    "models": {"ReadJob", "TERMINAL", "with_label"},
+    "models": {"Seen", "TERMINAL", "with_label"},
     "session": {"EMULATOR"},
     "web.events": {"HEARTBEAT", "frame"},
 }

@@ -31,7 +31,7 @@ from agentjobs_async.errors import (
     ResponseError,
     ServerError,
 )
-from agentjobs_async.models import AgentJob, JobRef, JobStatus, ReadJob
+from agentjobs_async.models import AgentJob, JobRef, JobStatus, Seen
 
 _MOST_DOCUMENT_BYTES: Final = 1_073_741_824  # 1 GiB: a document is held in memory as a whole
 _PLAIN_JSON: Final = json.JSONEncoder(ensure_ascii=False)  # json.dumps would make one for each create
@@ -103,7 +103,7 @@ class ResponseDecoder:
     create_refusals: frozenset[int] = frozenset()
     statuses: Mapping[str, JobStatus] = field(factory=dict)
 
-    def read(self, response: Response, ref: JobRef) -> AgentJob | ReadJob | AgentJobsError:
+    def read(self, response: Response, ref: JobRef) -> Seen | AgentJobsError:
         """Return the job that the response to a read of `ref` shows, or the error; errors are returned, not raised."""
         retry_after = _retry_after(response.headers)
         if not _is_success(response.status) or response.status in _WITHOUT_DOCUMENT:
@@ -119,7 +119,7 @@ class ResponseDecoder:
             return ProtocolError("wrong_id", f"the answer is about another job: {other}", retry_after, other)
         containers = body.count(b"{") + body.count(b"[")
         is_large = len(body) + containers * _CONTAINER_BYTES > _LARGE_BYTES
-        return ReadJob(job, retry_after, is_large) if is_large or retry_after is not None else job
+        return Seen(job, retry_after, is_large)
 
     def create(self, response: Response, project_id: str, sent_at: datetime | None = None) -> AgentJob | AgentJobsError:
         """Return the job that the response to a create shows, or the error, with its `outcome` set, not raised.

@@ -10,7 +10,7 @@ from agentjobs_async._http.transport import Transport
 from agentjobs_async._http.urls import PathTemplate, service_text
 from agentjobs_async._loop.shutdown import Shutdown
 from agentjobs_async.errors import AgentJobsError
-from agentjobs_async.models import AgentJob, JobRef, ReadJob, with_label
+from agentjobs_async.models import AgentJob, JobRef, Seen, with_label
 from agentjobs_async.telemetry.no_hooks import Hooks
 
 _PROJECT, _JOB = "project_id", "job_id"
@@ -59,7 +59,7 @@ class Service:
         url = self._create_path.url(request.project_id)
         return await Create(request, url, self._transport, self._decoder, hooks).run(shutdown)
 
-    async def read(self, ref: JobRef, label: str | None) -> AgentJob | ReadJob | AgentJobsError:
+    async def read(self, ref: JobRef, label: str | None) -> Seen | AgentJobsError:
         """Return the job as the service shows it now, with `label`, or the error of this one exchange.
 
         It is sent once more where a reused connection broke before a byte of the answer, and decoded each time. A poll
@@ -70,7 +70,7 @@ class Service:
             return response
         return with_label(self._decoder.read(response, ref), label)
 
-    async def answer(self, ref: JobRef, label: str | None) -> AgentJob | ReadJob | AgentJobsError:
+    async def answer(self, ref: JobRef, label: str | None) -> Seen | AgentJobsError:
         """Return the answer to one poll: what the decoder's `read` would return, with `label`, or an equal job.
 
         Nearly all polls find a job as the one before did, byte for byte: then the same job is returned again. Decoding
@@ -81,10 +81,10 @@ class Service:
             return found
         last = self._last.get(ref)
         if last is not None and found.body == last[0] and last[1].label == label and _says_no_more_than_its_body(found):
-            return last[1]
+            return Seen(last[1])
         answer = with_label(self._decoder.read(found, ref), label)
-        if isinstance(answer, AgentJob) and not answer.is_terminal and self._may_be_cached(found):
-            self._last[ref] = found.body, answer
+        if isinstance(answer, Seen) and not answer.job.is_terminal and self._may_be_cached(found):
+            self._last[ref] = found.body, answer.job
         elif last is not None:
             del self._last[ref]
         return answer

@@ -10,7 +10,7 @@ from agentjobs_async._polling.wait_state import Answer
 from agentjobs_async._text import shown_name
 from agentjobs_async._validation import has_surrogates
 from agentjobs_async.errors import AgentJobsError, InvalidInputError, ProtocolError
-from agentjobs_async.models import AgentJob, JobRef, JobStatus, ReadJob, with_label
+from agentjobs_async.models import AgentJob, JobRef, JobStatus, Seen, with_label
 
 GetJob = Callable[[JobRef], Awaitable[AgentJob | Mapping[str, object]]]
 """Reads a job: an async callable that returns an `AgentJob`, or the service's document as a mapping."""
@@ -74,12 +74,14 @@ class GetJobReader:
         except Exception as error:  # noqa: BLE001 - a value, as of any other reader: the caller judges or raises it
             return without_own_frame(error)
         if isinstance(found, AgentJob):
-            return with_label(self._job_found(found, ref), label)
-        if isinstance(found, Mapping):
-            return with_label(self._job_described(found, ref), label)
-        return InvalidInputError(
-            f"get_job must return an AgentJob, or the service's document as a mapping, not {type(found).__name__}"
-        )
+            answer = self._job_found(found, ref)
+        elif isinstance(found, Mapping):
+            answer = self._job_described(found, ref)
+        else:
+            return InvalidInputError(
+                f"get_job must return an AgentJob, or the service's document as a mapping, not {type(found).__name__}"
+            )
+        return answer if label is None else with_label(answer, label)
 
     async def read(self, ref: JobRef, label: str | None) -> Answer:
         """Return what `answer` returns."""
@@ -104,7 +106,7 @@ class GetJobReader:
         if has_surrogates((found.status, found.source, found.model, found.pr_link)):  # its `raw` is the caller's own
             return _surrogate_error()
         status = self._statuses.get(found.status)
-        return found if status is None else evolve(found, status=status)
+        return Seen(found if status is None else evolve(found, status=status))
 
     def _job_described(self, found: Mapping[str, object], ref: JobRef) -> Answer:
         """Return the job of a document, which is judged as a server's."""
@@ -116,7 +118,7 @@ class GetJobReader:
             return _surrogate_error()
         if job.id != ref.job_id:
             return ProtocolError("wrong_id", "get_job returned another job than this one")
-        return job
+        return Seen(job)
 
     def forget(self, ref: JobRef) -> None:
         """Do nothing: a `get_job` is not told when a job is no longer polled."""
@@ -144,21 +146,21 @@ def as_runtime_error(error: BaseException, kind: type[BaseException], message: s
     return replacement
 
 
-def job_or_raise(answer: Answer, ref: JobRef | None = None) -> AgentJob:
-    """Return the job of an answer, or raise its error, whose `ref` is set to `ref` if it has none.
+def job_or_raise(result: AgentJob | Exception, ref: JobRef | None = None) -> AgentJob:
+    """Return a job, or raise an error, whose `ref` is set to `ref` if it has none.
 
     The error's traceback holds the frames of this function and of its callers: none of them may hold the error, which
     would then stay until the garbage collector runs.
 
     Raises:
-        Exception: `answer` is an error.
+        Exception: `result` is an error.
     """
     try:
-        if isinstance(answer, Exception):
-            raise answer if ref is None else with_ref(answer, ref)
-        return answer.job if isinstance(answer, ReadJob) else answer
+        if isinstance(result, Exception):
+            raise result if ref is None else with_ref(result, ref)
+        return result
     finally:
-        del answer
+        del result
 
 
 def job_or_ref(job: object, wanted: str = "an AgentJob or a JobRef") -> AgentJob | JobRef:

@@ -24,7 +24,7 @@ from agentjobs_async._polling.tracked import Place, Tracked, Watch
 from agentjobs_async._polling.wait_state import CUT, Answer, Durations, StatusWarnings
 from agentjobs_async._polling.workers import Workers
 from agentjobs_async.errors import AgentJobsError, TransportError, WaitTimeoutError
-from agentjobs_async.models import TERMINAL, AgentJob, JobRef, JobStatus, ReadJob, with_label
+from agentjobs_async.models import TERMINAL, AgentJob, JobRef, JobStatus, Seen, with_label
 from agentjobs_async.policy import PollBudget, PollPolicy
 from agentjobs_async.telemetry.no_hooks import Hooks
 
@@ -185,17 +185,17 @@ class Scheduler:
         """Apply an answer, and tell hooks and waiters of it; return what ends the waits, `None` to poll again."""
         previous = job.job
         try:
-            if isinstance(answer, AgentJob | ReadJob | Exception):
+            if isinstance(answer, Seen | Exception):
                 return job.apply(self._policy, answer, now)
             return answer
         finally:  # also when a strategy raised: each poll gives one event
-            error = answer if isinstance(answer, BaseException) else None
+            error = None if isinstance(answer, Seen) else answer
             self._counters.count(now, failed=error is not None)
             self._queue.on_answer(job, error, began, now)
-            if isinstance(answer, BaseException):
-                self._hooks.poll_failed(job.ref, answer, job.polls, now - began, job.label)
+            if isinstance(answer, Seen):
+                self._on_job(job, answer.job, previous, now, began)
             else:
-                self._on_job(job, answer.job if isinstance(answer, ReadJob) else answer, previous, now, began)
+                self._hooks.poll_failed(job.ref, answer, job.polls, now - began, job.label)
 
     def _on_job(self, job: Tracked, found: AgentJob, previous: AgentJob | None, now: float, began: float) -> None:
         """Report to hooks and waiters what a poll showed."""

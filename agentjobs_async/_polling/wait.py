@@ -16,7 +16,7 @@ from agentjobs_async._polling.reading import (
 from agentjobs_async._polling.wait_state import Answer, Durations, StatusWarnings, WaitState
 from agentjobs_async._validation import checked_timeout
 from agentjobs_async.errors import RateLimitedError, WaitTimeoutError
-from agentjobs_async.models import AgentJob, JobRef, JobStatus, ReadJob
+from agentjobs_async.models import AgentJob, JobRef, JobStatus, Seen
 from agentjobs_async.policy import PollPolicy, checked_policy
 from agentjobs_async.telemetry.observers import GuardedCallback
 
@@ -129,9 +129,9 @@ class _Wait(WaitState):
         result = self.apply(self._policy, answer, now)
         if isinstance(answer, RateLimitedError) and self.not_before <= now:  # the server asked for no pause
             self.hold_until(self._backoff.refused(now, now))
-        if not isinstance(answer, Exception):
+        if isinstance(answer, Seen):
             self._backoff.answered()
-            job = answer.job if isinstance(answer, ReadJob) else answer
+            job = answer.job
             if type(job.status) is not JobStatus:
                 self._warnings.check(job)
             if self._update is not None and previous != job:

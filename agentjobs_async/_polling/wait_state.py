@@ -15,14 +15,14 @@ from agentjobs_async.errors import (
     WaitTimeoutError,
     may_pass,
 )
-from agentjobs_async.models import TERMINAL, AgentJob, JobRef, ReadJob
+from agentjobs_async.models import TERMINAL, AgentJob, JobRef, Seen
 from agentjobs_async.policy import PollPolicy, accepts, created_by, delay_of, parts_of
 from agentjobs_async.telemetry.observers import GuardedCallback, logger
 
 CUT: Final = "no answer until the wait ended"
 """The error text of a poll that was cut because its wait ended."""
 
-Answer = AgentJob | ReadJob | Exception
+Answer = Seen | Exception
 """What one poll returned: errors are values."""
 
 _MISSING: Final = 404
@@ -71,22 +71,18 @@ class WaitState:
             The job, which has ended; or the error that ends the wait, which may be one that a strategy raised; or
             `None` to poll again at `due`.
         """
-        retry_after: float | None = None
-        if isinstance(answer, ReadJob):
-            outcome: AgentJob | Exception = answer.job
-            retry_after = answer.retry_after
-            self._show(answer.job, now, is_large=answer.is_large)
-        elif isinstance(answer, AgentJob):
-            outcome = answer
-            self._show(answer, now)
-        else:
-            outcome = self.error = answer
-            if isinstance(answer, ResponseError | ProtocolError):
-                retry_after = answer.retry_after
         try:
-            if outcome.status in TERMINAL if isinstance(outcome, AgentJob) else self._ends_by(policy, outcome, now):
-                return outcome
-            self._schedule(policy, outcome, retry_after, now)
+            if isinstance(answer, Seen):
+                self._show(answer, now)
+                if answer.job.status in TERMINAL:
+                    return answer.job
+                self._schedule(policy, answer.job, answer.retry_after, now)
+                return None
+            self.error = answer
+            if self._ends_by(policy, answer, now):
+                return answer
+            wish = answer.retry_after if isinstance(answer, ResponseError | ProtocolError) else None
+            self._schedule(policy, answer, wish, now)
         except Exception as error:  # noqa: BLE001 - a user's strategy may raise anything
             return error
         return None
@@ -105,10 +101,11 @@ class WaitState:
         self.not_before = max(self.not_before, time)
         self.due = max(self.due, self.not_before)
 
-    def _show(self, job: AgentJob, now: float, *, is_large: bool = False) -> None:
+    def _show(self, seen: Seen, now: float) -> None:
         """Record that the last poll has shown the job."""
+        job = seen.job
         if job is not self.job or not self.shown:  # else it is recorded: an unchanged one comes as the same object
-            self.job = evolve(job, raw={}) if is_large else job
+            self.job = evolve(job, raw={}) if seen.is_large else job
             self.created = min(self.created, created_by(job, now))
         self.error, self.bad_answers, self.refused_since = None, 0, None
         if job.status not in TERMINAL:  # the end of a wait says how long ago that was

@@ -19,7 +19,7 @@ from agentjobs_async._polling.tracked import Watch, WatchWithUpdates
 from agentjobs_async._polling.wait_state import Answer
 from agentjobs_async._validation import checked_instance, checked_seconds, checked_timeout
 from agentjobs_async.errors import SessionClosedError
-from agentjobs_async.models import AgentJob, JobRef
+from agentjobs_async.models import AgentJob, JobRef, Seen
 from agentjobs_async.policy import DEFAULT_WAIT, PollBudget, PollPolicy, checked_policy, parts_of
 from agentjobs_async.telemetry.no_hooks import Hooks
 from agentjobs_async.telemetry.observers import GuardedCallback, logger
@@ -329,12 +329,14 @@ class Waits(Generic[JobLike]):
         ref = ref_of(target)
         return job_or_raise(await self._answer_once(ref, label_of(target)), ref)
 
-    async def _answer_once(self, ref: JobRef, label: str | None) -> Answer:
+    async def _answer_once(self, ref: JobRef, label: str | None) -> AgentJob | Exception:
         answer: Answer | None = None
         with CancelScope(None, self._shutdown.waits) as scope:
             async with self._slots:
                 answer = await self._reader.read(ref, label)
-        return answer if answer is not None else scope.reason or SessionClosedError("the session was closed meanwhile")
+        if isinstance(answer, Seen):
+            return answer.job
+        return answer or scope.reason or SessionClosedError("the session was closed meanwhile")
 
     async def _end_waits(self, error: SessionClosedError) -> None:
         """End all waits with `error`, and wait until the cancelled polls have ended."""

@@ -33,7 +33,7 @@ from agentjobs_async.errors import (
     ResponseError,
     ServerError,
 )
-from agentjobs_async.models import AgentJob, JobRef, JobSource, ReadJob
+from agentjobs_async.models import AgentJob, JobRef, JobSource, Seen
 from tests.http.test_api_key import FORMS, KEY, recognisable
 from tests.polled import REF
 from tests.rows import failures
@@ -59,8 +59,9 @@ def answer(document: Any = DOCUMENT, status: int = 200, **headers: str) -> Respo
     return Response(status, CIMultiDict({name.replace("_", "-"): value for name, value in headers.items()}), body)
 
 
-def polled(response: Response, ref: JobRef = REF) -> AgentJob | ReadJob | AgentJobsError:
-    return CODEC.read(response, ref)
+def polled(response: Response, ref: JobRef = REF) -> AgentJob | AgentJobsError:
+    found = CODEC.read(response, ref)
+    return found.job if isinstance(found, Seen) else found
 
 
 def bad(response: Response) -> str:
@@ -221,7 +222,7 @@ HEADERS = st.dictionaries(
 )
 
 
-def is_sound(result: AgentJob | ReadJob | AgentJobsError) -> bool:
+def is_sound(result: AgentJob | AgentJobsError) -> bool:
     """Return whether it is a job whose fields are as typed, or an error of ours on one line, and holds no key."""
     if isinstance(result, AgentJobsError):
         assert result.__cause__ is None
@@ -229,7 +230,7 @@ def is_sound(result: AgentJob | ReadJob | AgentJobsError) -> bool:
         assert KEY not in repr(vars(result)) + str(result)
         assert type(pickle.loads(pickle.dumps(result))) is type(result)  # noqa: S301 - our own bytes
         return str(result).isprintable() and len(str(result).encode()) < 4000
-    job = result.job if isinstance(result, ReadJob) else result
+    job = result
     assert KEY not in repr(job) + json.dumps(job.raw)
     texts = (job.model, job.pr_link)
     moments = (job.created_at, job.archived_at)
@@ -246,7 +247,7 @@ def test_any_document(changes: dict[str, Any], missing: set[str], status: int, h
     """A mutated document is a job or an error of ours, to a poll and to a create, and holds no key."""
     document = {name: value for name, value in (DOCUMENT | changes).items() if name not in missing}
     response = Response(status, CIMultiDict(headers), json.dumps(document).encode())
-    assert is_sound(CODEC.read(response, REF))
+    assert is_sound(polled(response))
     assert is_sound(CODEC.create(response, "docs"))
 
 
@@ -259,7 +260,7 @@ def test_any_document(changes: dict[str, Any], missing: set[str], status: int, h
 def test_any_bytes(body: bytes, status: int, headers: dict[str, str], whole: bool) -> None:  # noqa: FBT001 - drawn by hypothesis
     """Any bytes under any headers are a job or an error of ours, and nothing else."""
     response = Response(status, CIMultiDict(headers), body, whole)
-    assert is_sound(CODEC.read(response, REF))
+    assert is_sound(polled(response))
     assert is_sound(CODEC.create(response, "docs"))
 
 
@@ -352,7 +353,7 @@ def test_no_coding() -> None:
 def test_limit() -> None:
     """A document may be as long as the limit when decompressed, and not a byte longer; a bomb is never inflated."""
     fits, too_long = (compressed(SOUND + b" " * (size - len(SOUND))) for size in (LIMIT, LIMIT + 1))
-    assert polled(answer(fits, Content_Encoding="gzip")) == ReadJob(job_with(), is_large=True)
+    assert CODEC.read(answer(fits, Content_Encoding="gzip"), REF) == Seen(job_with(), is_large=True)
     assert bad(answer(too_long, Content_Encoding="gzip")) == "too_large"
     bombs = {"gzip": compressed(bytes(64 * 1024 * 1024)), "deflate": zlib.compress(bytes(64 * 1024 * 1024))}
     tracemalloc.start()
@@ -369,8 +370,8 @@ def test_limit() -> None:
 def test_many_small_containers() -> None:
     """A small body of very many objects is large once it is decoded, and is not kept."""
     body = SOUND[:-1] + b', "all": [' + b",".join([b"{}"] * 250) + b"]}"
-    found = polled(answer(body))
-    assert isinstance(found, ReadJob)
+    found = CODEC.read(answer(body), REF)
+    assert isinstance(found, Seen)
     assert found.is_large
 
 
@@ -436,13 +437,13 @@ def test_retry_after_on_any_answer() -> None:
     """A valid Retry-After counts on any answer; an invalid one does not."""
 
     def check(status: int) -> None:
-        wished: Any = polled(answer(status=status, Retry_After="12"))
+        wished: Any = CODEC.read(answer(status=status, Retry_After="12"), REF)
         assert wished.retry_after == 12.0
-        longest: Any = polled(answer(status=status, Retry_After="0.5", Retry_After_Ms="1250"))
+        longest: Any = CODEC.read(answer(status=status, Retry_After="0.5", Retry_After_Ms="1250"), REF)
         assert longest.retry_after == 1.25
         for headers in ({}, {"Retry_After": "soon"}, {"Retry_After_Ms": "soon"}):
-            plain: Any = polled(answer(status=status, **headers))
-            assert plain == job_with() if status == 200 else plain.retry_after is None
+            plain: Any = CODEC.read(answer(status=status, **headers), REF)
+            assert plain.retry_after is None
 
     assert failures(check, 200, 204, 302, 404, 429, 503, 600) == {}
 
@@ -650,9 +651,9 @@ def test_echo_as_json_escapes() -> None:
 def test_echo_as_a_number() -> None:
     """A key of digits only is masked as a number, too; other numbers stay numbers."""
     document = DOCUMENT | {"extra": [1234567890, 12345678901, 5, 0.5, True, None]}
-    job = ResponseDecoder(ApiKey("1234567890"), LIMIT).read(answer(document), REF)
-    assert isinstance(job, AgentJob)
-    assert job.raw["extra"] == ["***", "***", 5, 0.5, True, None]
+    found = ResponseDecoder(ApiKey("1234567890"), LIMIT).read(answer(document), REF)
+    assert isinstance(found, Seen)
+    assert found.job.raw["extra"] == ["***", "***", 5, 0.5, True, None]
 
 
 def test_echo_in_an_id() -> None:

@@ -16,7 +16,7 @@ from agentjobs_async._http.api_key import ApiKey
 from agentjobs_async._http.responses import Response, ResponseDecoder
 from agentjobs_async._http.service import Service
 from agentjobs_async._http.transport import Transport
-from agentjobs_async.models import ReadJob
+from agentjobs_async.models import Seen
 from tests.polled import REF, every
 from tests.rows import failures
 from tests.scripted import KEY, Reply, Scripted, http, job
@@ -48,10 +48,16 @@ class Polling:
         transport = cast("Transport", self._transport)
         self.service = Service(URL("https://service.example"), "/jobs", "/jobs/{job_id}", transport, DECODER)
 
-    def answer(self, sent: Response, label: str | None = None) -> object:
+    def answer(self, sent: Response, label: str | None = None) -> Seen | AgentJobsError:
         """Return the answer to a poll to which the server sent this response."""
         self._transport.next = sent
         return asyncio.run(self.service.answer(REF, label))
+
+    def job(self, sent: Response, label: str | None = None) -> AgentJob:
+        """Return the job that the answer shows."""
+        seen = self.answer(sent, label)
+        assert isinstance(seen, Seen)
+        return seen.job
 
 
 def response(body: bytes = ACTIVE, status: int = 200, *, whole: bool = True, **headers: str) -> Response:
@@ -62,11 +68,10 @@ def response(body: bytes = ACTIVE, status: int = 200, *, whole: bool = True, **h
 def test_an_unchanged_response() -> None:
     """The same bytes give the same object; after other bytes, it is made anew."""
     polling = Polling()
-    first = polling.answer(response())
-    assert isinstance(first, AgentJob)
-    assert polling.answer(response()) is first
-    assert polling.answer(response(ACTIVE + b" ")) == first
-    again = polling.answer(response())
+    first = polling.job(response())
+    assert polling.job(response()) is first
+    assert polling.job(response(ACTIVE + b" ")) == first
+    again = polling.job(response())
     assert again == first
     assert again is not first
 
@@ -74,11 +79,11 @@ def test_an_unchanged_response() -> None:
 def test_the_label_of_an_unchanged_response() -> None:
     """A job bears the label that is asked for, from then on as one object, whether or not its bytes have changed."""
     polling = Polling()
-    answers = [polling.answer(response(), label) for label in (None, "a", "a", "b")]
-    assert [answer.label for answer in answers if isinstance(answer, AgentJob)] == [None, "a", "a", "b"]
-    assert answers[1] is answers[2]
+    jobs = [polling.job(response(), label) for label in (None, "a", "a", "b")]
+    assert [job.label for job in jobs] == [None, "a", "a", "b"]
+    assert jobs[1] is jobs[2]
     delayed = polling.answer(response(Retry_After="7"), "b")
-    assert isinstance(delayed, ReadJob)
+    assert isinstance(delayed, Seen)
     assert (delayed.job.label, delayed.retry_after) == ("b", 7.0)
 
 
@@ -90,7 +95,7 @@ def test_the_same_bytes_in_another_response() -> None:
         polling.answer(response())
         answer = polling.answer(other)
         assert type(answer) is type(DECODER.read(other, REF))
-        assert isinstance(answer, ReadJob | AgentJobsError)
+        assert isinstance(answer, Seen | AgentJobsError)
 
     coded, cut = response(Content_Encoding="gzip"), response(whole=False)
     patient = [response(Retry_After="7"), response(Retry_After_Ms="700")]
@@ -118,7 +123,7 @@ def test_any_history(responses: list[Response]) -> None:
 
 
 def _shown(answer: Any) -> object:
-    if isinstance(answer, ReadJob):
+    if isinstance(answer, Seen):
         return "retry", answer.retry_after, _shown(answer.job)
     return (answer, answer.raw) if isinstance(answer, AgentJob) else (type(answer), str(answer))
 

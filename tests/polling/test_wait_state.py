@@ -4,7 +4,6 @@ All else that an answer means is in `test_waits.py`.
 """
 
 import logging
-from typing import Any
 
 import pytest
 import tenacity
@@ -13,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentjobs_async import History, JobTracker, WaitTimeoutError, wait_for_job, wait_learned
-from agentjobs_async._polling.wait_state import StatusWarnings, WaitState
+from agentjobs_async._polling.wait_state import Answer, StatusWarnings, WaitState
 from agentjobs_async.errors import ServerError
-from agentjobs_async.models import AgentJob, ReadJob
+from agentjobs_async.models import AgentJob, Seen
 from agentjobs_async.policy import PollPolicy
 from tests.past import ACTIVE, NOW, POLICY, again, past
 from tests.polled import REF, Polled, assert_nothing_left, clock, ended, in_memory, living
@@ -26,14 +25,14 @@ def test_wish_beside_an_end() -> None:
     """Completed, archived and failed end the wait at once, whatever wish came with them."""
     for status in ("completed", "archived", "failed"):
         job = evolve(ACTIVE, status=status)
-        assert past().apply(POLICY, ReadJob(job, 30.0), NOW) is job
+        assert past().apply(POLICY, Seen(job, 30.0), NOW) is job
 
 
 def test_wish_beside_a_job() -> None:
     """An active job with a wish is as good as one without, and the wish a lower bound of the delay, capped."""
 
     def check(wish: float, due: float) -> None:
-        state = again(ReadJob(ACTIVE, wish), state=past(bad_answers=4, polls=7, seen=NOW - 9))
+        state = again(Seen(ACTIVE, wish), state=past(bad_answers=4, polls=7, seen=NOW - 9))
         assert (state.due, state.not_before) == (NOW + due, NOW + min(wish, 60.0))
         assert (state.job, state.seen, state.shown, state.bad_answers) == (ACTIVE, NOW, 7, 0)
 
@@ -44,7 +43,7 @@ def test_wish_beside_a_job() -> None:
 def test_never_sooner(delay: float, wish: float, cap: float) -> None:
     """The same strategy paces after an error as after a success: the delay is the larger of its own and the wish."""
     policy = PollPolicy(wait=tenacity.wait_fixed(delay), max_retry_after=cap)
-    good = again(ReadJob(ACTIVE, wish), policy)
+    good = again(Seen(ACTIVE, wish), policy)
     bad = again(ServerError(503, None, wish), policy)
     assert good.due == bad.due == NOW + max(delay, min(wish, cap))
 
@@ -77,7 +76,7 @@ def test_last_poll() -> None:
 def test_large_document() -> None:
     """Of a job whose document is large, all but that stays for the time until the next poll."""
     job = AgentJob("job", "docs", "active", model="m", raw={"log": "long"})
-    compact = again(ReadJob(job, is_large=True)).job
+    compact = again(Seen(job, is_large=True)).job
     assert (compact, compact and compact.raw, job.raw) == (job, {}, {"log": "long"})
     assert again(job).job is job
 
@@ -88,12 +87,13 @@ def test_strategies_that_raise() -> None:
     def wait(_state: tenacity.RetryCallState) -> float:
         raise LookupError("mine")
 
-    def check(answer: Any) -> None:
+    def check(answer: Answer, shown: object) -> None:
         state = past()
         assert isinstance(state.apply(PollPolicy(wait=wait), answer, NOW), LookupError)
-        assert answer in (state.job, state.error)
+        assert shown in (state.job, state.error)
 
-    assert failures(check, ACTIVE, ServerError(503)) == {}
+    error = ServerError(503)
+    assert failures(check, (Seen(ACTIVE), ACTIVE), (error, error)) == {}
 
 
 def test_unknown_status(caplog: pytest.LogCaptureFixture) -> None:
