@@ -13,7 +13,7 @@ from tenacity.wait import wait_base
 
 from agentjobs_async._validation import checked_count, checked_instance, checked_seconds, is_async, validator
 from agentjobs_async.errors import InvalidInputError
-from agentjobs_async.models import AgentJob
+from agentjobs_async.models import AgentJob, JobRef
 
 __all__ = [
     "DEFAULT_RETRY",
@@ -69,11 +69,13 @@ class PollHistory(Protocol):
         created: When the job was created, by its `created_at` and the local clock; the wait's start where the document
             does not say, or says a later time.
         polls: The number of polls made, including the one to decide on.
+        ref: The job's ref.
     """
 
     started: float
     created: float
     polls: int
+    ref: JobRef
 
     @property
     def job(self) -> AgentJob | None:
@@ -169,6 +171,7 @@ class CallState(tenacity.RetryCallState):
 
     Attributes:
         value: What the outcome is: a job that has not ended, or an error.
+        project_id: That of the job; `None` where a user of tenacity calls the strategy.
         job: The job as it was shown last, or given; `None` before.
         created: As in `PollHistory`.
     """
@@ -186,6 +189,7 @@ class CallState(tenacity.RetryCallState):
         self.attempt_number: int = history.polls
         self.outcome_timestamp: float = now
         self.value: object = value
+        self.project_id: str | None = history.ref.project_id
         self.job: AgentJob | None = history.job
         self.created: float = history.created
 

@@ -93,10 +93,10 @@ class wait_learned(wait_base):  # noqa: N801 - named as tenacity's strategies ar
         if type(job) is not AgentJob:
             return self._after_fault(retry_state)
         if self._only is None and (job.model != self._model or job.project_id != self._project_id):
-            self._serve(job)
+            self._serve(job.project_id, job.model)
         learner = self._serving
         if learner.history.added >= learner.renewed_at:
-            self._serve(job)  # the history may have reached 20 durations
+            self._serve(job.project_id, job.model)  # the history may have reached 20 durations
             learner = self._renewed(self._serving, now)
         return learner.delay(now - retry_state.created) if learner.cells else DEFAULT_WAIT(retry_state)
 
@@ -107,17 +107,16 @@ class wait_learned(wait_base):  # noqa: N801 - named as tenacity's strategies ar
 
     def _after_fault(self, state: CallState) -> float:
         """Return the longer of the default's delay and the learned one: no fault makes the client faster."""
-        if state.job is not None:
-            self._serve(state.job)
+        self._serve(state.project_id, None if state.job is None else state.job.model)
         learner, delay = self._renewed(self._serving, state.outcome_timestamp), DEFAULT_WAIT(state)
         return max(learner.delay(state.outcome_timestamp - state.created), delay) if learner.cells else delay
 
-    def _serve(self, job: AgentJob) -> None:
-        """Use the learner of the kind of `job`: its model's, or that of its project while that knows too little."""
-        if self._only is not None:
+    def _serve(self, project_id: str | None, model: str | None) -> None:
+        """Use the learner of a kind of jobs: the model's, or that of the project while that knows too little."""
+        if self._only is not None or project_id is None:
             return
-        self._project_id, self._model = job.project_id, job.model
-        kinds = (job.project_id, job.model), (job.project_id, None)
+        self._project_id, self._model = project_id, model
+        kinds = (project_id, model), (project_id, None)
         found = [learner for kind in kinds if (learner := self._learners.get(kind)) is not None]
         able = [learner for learner in found if len(learner.history) >= LEAST_DURATIONS]
         self._serving = next(iter([*able, *found]), self._nothing)
@@ -216,7 +215,7 @@ def _as_ours(retry_state: tenacity.RetryCallState) -> CallState:
     state.start_time = retry_state.start_time
     state.attempt_number = retry_state.attempt_number
     state.outcome_timestamp = retry_state.outcome_timestamp or retry_state.start_time
-    state.job = None
+    state.project_id = state.job = None
     state.value = None if outcome is None or outcome.failed else outcome.result()
     state.created = state.start_time
     if isinstance(state.value, AgentJob):

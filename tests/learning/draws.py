@@ -3,7 +3,7 @@
 import random
 from math import log
 
-from agentjobs_async import AgentJob, History
+from agentjobs_async import AgentJob, History, JobRef
 from agentjobs_async.policy import CallState
 
 
@@ -26,6 +26,7 @@ class OnePoll:
     started = created = 0.0
     job: AgentJob | None = None
     polls = 1
+    ref = JobRef("docs", "job_1")
 
 
 def poll_at(age: float, answer: object = None) -> CallState:

@@ -86,8 +86,9 @@ def test_serves_tenacity_itself() -> None:
 
 @in_memory
 @pytest.mark.parametrize("polls_per_job", [None, 5])
-async def test_an_outage_causes_no_more_polls(polls_per_job: float | None) -> None:
-    """Jobs that take long are polled rarely; while the server fails, they are polled no more often than that."""
+@pytest.mark.parametrize("one_for_all", [True, False])
+async def test_an_outage_causes_no_more_polls(polls_per_job: float | None, *, one_for_all: bool) -> None:
+    """Jobs that take long are polled rarely; a server that fails from the first poll on is polled no more often."""
     polls = []
     for answer in (AgentJob("job", "docs", "active"), TransportError("reset")):
         made: list[JobRef] = []
@@ -98,7 +99,8 @@ async def test_an_outage_causes_no_more_polls(polls_per_job: float | None) -> No
                 raise answer
             return AgentJob(ref.job_id, ref.project_id, answer.status)
 
-        wait = wait_learned(history_of([600.0] * 50), polls_per_job=polls_per_job)
+        history = history_of([600.0] * 50)
+        wait = wait_learned(history if one_for_all else {("docs", None): history}, polls_per_job=polls_per_job)
         async with JobTracker(get_job, policy=PollPolicy(wait=wait)) as tracker:
             jobs = [tracker.watch(JobRef("docs", f"job_{number}"), timeout=None) for number in range(50)]
             await asyncio.sleep(300)
