@@ -5,7 +5,7 @@ from functools import cached_property
 from math import inf
 from random import uniform
 from time import time
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal, Protocol, runtime_checkable
 
 import tenacity
 from attrs import Factory, field, frozen
@@ -19,6 +19,8 @@ __all__ = [
     "DEFAULT_RETRY",
     "DEFAULT_WAIT",
     "CallState",
+    "KnownDurations",
+    "LearningWait",
     "PollBudget",
     "PollHistory",
     "PollPolicy",
@@ -30,7 +32,8 @@ __all__ = [
     "created_by",
     "default_gap",
     "delay_of",
-    "parts_of",
+    "learn_methods",
+    "learning_part",
 ]
 
 
@@ -82,7 +85,45 @@ class PollHistory(Protocol):
         """The job as it was shown last, or given; `None` before."""
 
 
-def parts_of(wait: Any) -> Iterator[Any]:
+class KnownDurations(Protocol):
+    """The durations of jobs of one kind, as estimates read them: what a `History` is."""
+
+    def quantile(self, p: float, age: float = 0.0) -> float:
+        """Return the seconds, from `age` on, within which a share `p` of the jobs ends that are active at `age`."""
+        ...
+
+
+@runtime_checkable
+class LearningWait(Protocol):
+    """What waits ask of a wait strategy that learns, as `wait_learned` does; it may be a part of a sum or a chain.
+
+    A user's own may have `learn` alone: then durations are passed on to it, and nothing is estimated.
+    """
+
+    def learn(self, project_id: str, model: str | None, earliest: float, latest: float) -> object:
+        """Add the duration of a job of this project and model.
+
+        It took longer than `earliest` seconds and at most `latest`, which is infinite if the wait ended before the job.
+        """
+        ...
+
+    def history_of(self, project_id: str, model: str | None) -> KnownDurations | None:
+        """Return the durations by which such jobs are estimated; `None` while too few are known."""
+        ...
+
+
+def learn_methods(wait: object) -> list[Callable[..., object]]:
+    """Return the methods `learn` of a wait strategy and of its parts."""
+    methods = (getattr(part, "learn", None) for part in _parts_of(wait))
+    return [learn for learn in methods if callable(learn)]
+
+
+def learning_part(wait: object) -> LearningWait | None:
+    """Return what gives estimates: the first of a wait strategy and its parts that does; `None` if none does."""
+    return next((part for part in _parts_of(wait) if isinstance(part, LearningWait)), None)
+
+
+def _parts_of(wait: Any) -> Iterator[Any]:
     """Yield a wait strategy and, if it is a sum or a chain, its parts."""
     yield wait
     parts: Iterable[Any] = ()
@@ -91,7 +132,7 @@ def parts_of(wait: Any) -> Iterator[Any]:
     elif isinstance(wait, tenacity.wait_chain):
         parts = wait.strategies
     for part in parts:
-        yield from parts_of(part)
+        yield from _parts_of(part)
 
 
 def created_by(job: AgentJob, now: float) -> float:
@@ -112,7 +153,7 @@ def checked_strategy(name: str, value: object) -> None:
     if isinstance(value, type):
         wanted = f"retry_if_exception_type({value.__name__})" if issubclass(value, BaseException) else "an instance"
         raise InvalidInputError(f"{name} must be a strategy, not the class {value.__name__}: pass {wanted}")
-    if any(is_async(part) or is_async(getattr(part, "learn", None)) for part in parts_of(value)):
+    if any(map(is_async, (*_parts_of(value), *learn_methods(value)))):
         raise InvalidInputError(f"{name} must be a plain strategy: an async one would never be awaited")
     if isinstance(value, tuple(kind for of, kind in _BASES.items() if of != name)):
         raise InvalidInputError(f"{name} must be a tenacity {name}_... strategy, not {type(value).__name__}")
@@ -224,7 +265,7 @@ _strategy: Final = validator(checked_strategy)
 
 def _has_wait_exception(policy: "PollPolicy") -> bool:
     """Return whether a part of the policy's wait raises a RuntimeError for an outcome that is no error."""
-    return any(isinstance(part, tenacity.wait_exception) for part in parts_of(policy.wait))
+    return any(isinstance(part, tenacity.wait_exception) for part in _parts_of(policy.wait))
 
 
 @frozen(eq=False)

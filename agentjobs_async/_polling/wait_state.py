@@ -16,7 +16,7 @@ from agentjobs_async.errors import (
     may_pass,
 )
 from agentjobs_async.models import TERMINAL, AgentJob, JobRef, Seen
-from agentjobs_async.policy import PollPolicy, accepts, created_by, delay_of, parts_of
+from agentjobs_async.policy import PollPolicy, accepts, created_by, delay_of, learn_methods
 from agentjobs_async.telemetry.observers import GuardedCallback, logger
 
 CUT: Final = "no answer until the wait ended"
@@ -179,8 +179,7 @@ class Durations:
     __slots__ = ("_learners",)
 
     def __init__(self, policy: PollPolicy) -> None:
-        methods = (getattr(part, "learn", None) for part in parts_of(policy.wait))
-        self._learners = tuple(GuardedCallback("policy.wait.learn", learn) for learn in methods if callable(learn))
+        self._learners = tuple(GuardedCallback("policy.wait.learn", learn) for learn in learn_methods(policy.wait))
 
     def ended(self, job: AgentJob, wait: WaitState, now: float) -> None:
         """Record that a job ended after it was last seen active, and by the loop time `now`."""

@@ -20,7 +20,7 @@ from agentjobs_async._polling.wait_state import Answer
 from agentjobs_async._validation import checked_instance, checked_seconds, checked_timeout
 from agentjobs_async.errors import SessionClosedError
 from agentjobs_async.models import AgentJob, JobRef, Seen
-from agentjobs_async.policy import DEFAULT_WAIT, PollBudget, PollPolicy, checked_policy, parts_of
+from agentjobs_async.policy import DEFAULT_WAIT, PollBudget, PollPolicy, checked_policy, learning_part
 from agentjobs_async.telemetry.no_hooks import Hooks
 from agentjobs_async.telemetry.observers import GuardedCallback, logger
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # loaded when used: an import costs all, and few use them all
     from agentjobs_async._polling.as_completed import WaitResult
     from agentjobs_async.learning.estimate import Estimate
     from agentjobs_async.learning.history import History
-    from agentjobs_async.learning.strategy import Histories, wait_learned
+    from agentjobs_async.learning.strategy import Histories
 else:
     WaitResult = deferred("agentjobs_async._polling.as_completed", "WaitResult")
     Estimate = deferred("agentjobs_async.learning.estimate", "Estimate")
@@ -207,18 +207,28 @@ class Waits(Generic[JobLike]):
             SessionClosedError: Closed, or bound to another event loop.
             Exception: As by the session's `get_job`, when the job has to be read.
         """
-        from agentjobs_async.learning.estimate import estimate_job  # noqa: PLC0415 - loaded when used
-
         target = self._target(job)
-        known = self._scheduler().known(ref_of(target))
-        wait = self._learned()
-        if wait is None:
-            return None
-        found, age = known or (None, None)
+        found, age = self._scheduler().known(ref_of(target)) or (None, None)
+        if learning_part(self._policy.wait) is None:
+            return None  # nothing is read in vain
         if found is None:
             found = target if isinstance(target, AgentJob) else await self._read_once(target)
-        history = wait._history_of(found.project_id, found.model)  # noqa: SLF001 - private to users
-        return estimate_job(history, found, age)
+        return self._estimated(found, age)
+
+    def _time_left(self, ref: JobRef) -> "Estimate | None":
+        """Return what `estimate` does, of a job that is waited for: for what can't await. `None` for any other job."""
+        known = None if self._lazy_scheduler is None else self._lazy_scheduler.known(ref)
+        job, age = known or (None, None)
+        return None if job is None else self._estimated(job, age)
+
+    def _estimated(self, job: AgentJob, age: float | None) -> "Estimate | None":
+        """Return how long a job has left that is `age` seconds old; `None` for an age that only the job can tell."""
+        from agentjobs_async.learning.estimate import estimate_job  # noqa: PLC0415 - loaded when used
+
+        learning = learning_part(self._policy.wait)
+        if learning is None:
+            return None
+        return estimate_job(learning.history_of(job.project_id, job.model), job, age)
 
     def learn_from(self, history: "History | Histories") -> bool:
         """Wait as `wait_learned(history)` does from now on, if the policy's wait is the default; return whether it is.
@@ -235,25 +245,6 @@ class Waits(Generic[JobLike]):
         if self._lazy_scheduler is not None:
             self._lazy_scheduler.use(self._policy)
         return True
-
-    def _time_left(self, ref: JobRef) -> "Estimate | None":
-        """Return what `estimate` does, of a job that is waited for: for what can't await. `None` for any other job."""
-        from agentjobs_async.learning.estimate import estimate_job  # noqa: PLC0415 - loaded when used
-
-        wait, scheduler = self._learned(), self._lazy_scheduler
-        known = None if scheduler is None else scheduler.known(ref)
-        if wait is None or known is None:
-            return None
-        job, age = known
-        if job is None:
-            return None
-        history = wait._history_of(job.project_id, job.model)  # noqa: SLF001 - private to users
-        return estimate_job(history, job, age)
-
-    def _learned(self) -> "wait_learned | None":
-        from agentjobs_async.learning.strategy import wait_learned  # noqa: PLC0415 - loaded when used
-
-        return next((part for part in parts_of(self._policy.wait) if isinstance(part, wait_learned)), None)
 
     async def drain(self, grace: float = 10.0) -> tuple[JobRef, ...]:
         """Shut down: refuse new calls, end all that waits, let creates have their answers, close, see these recorded.

@@ -7,8 +7,8 @@ from typing import Final
 from attrs import frozen
 
 from agentjobs_async._text import span
-from agentjobs_async.learning.history import History
 from agentjobs_async.models import AgentJob
+from agentjobs_async.policy import KnownDurations
 
 __all__ = ["Estimate", "estimate_job"]
 
@@ -36,7 +36,7 @@ class Estimate:
         return f"about {half}, 9 of 10 within {most}"
 
 
-def estimate_job(history: History | None, job: AgentJob, age: float | None) -> Estimate | None:
+def estimate_job(history: KnownDurations | None, job: AgentJob, age: float | None) -> Estimate | None:
     """Return how long a job has left; `None` if that is unknown.
 
     Args:

@@ -127,8 +127,8 @@ class wait_learned(wait_base):  # noqa: N801 - named as tenacity's strategies ar
             self._next_table = now + _TABLE_SECONDS
         return learner
 
-    def _history_of(self, project_id: str, model: str | None) -> History | None:
-        """Return the history that serves this kind, for estimates in `_polling`; `None` while none has 20 durations."""
+    def history_of(self, project_id: str, model: str | None) -> History | None:
+        """Return the history that serves the jobs of this project and model; `None` while none has 20 durations."""
         kinds = ((project_id, model), (project_id, None))
         learners = [self._only] if self._only is not None else [self._learners.get(kind) for kind in kinds]
         for learner in learners:

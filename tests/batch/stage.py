@@ -313,7 +313,7 @@ class PolledSession(FakeSession):
     def history_of(self, project_id: str) -> History | None:
         """Return the durations by which its jobs are waited for."""
         wait = self.tracker._policy.wait
-        return wait._history_of(project_id, None) if isinstance(wait, wait_learned) else None
+        return wait.history_of(project_id, None) if isinstance(wait, wait_learned) else None
 
     def watch(self, job: AgentJob | JobRef | str, *, timeout: float | None) -> asyncio.Future[AgentJob]:
         assert isinstance(job, AgentJob | JobRef)

@@ -1,15 +1,18 @@
 import asyncio
 import random
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
+from typing import Any
 
 import pytest
+import tenacity
 
 from agentjobs_async import AgentJob, Estimate, History, JobRef, JobTracker, PollPolicy, wait_learned
 from agentjobs_async.learning.estimate import estimate_job
+from agentjobs_async.policy import DEFAULT_WAIT
 from agentjobs_async.testing import Emulator, JobScript
 from tests.learning.draws import history_of, two_humps
-from tests.polled import in_memory, living
+from tests.polled import clock, in_memory, living
 
 
 def of_two_humps() -> History:
@@ -53,13 +56,46 @@ async def test_ended_job_has_no_time_left() -> None:
         assert await tracker.estimate(JobRef("docs", "job_1")) == Estimate(0.0, 0.0)
 
 
+class OwnWait(tenacity.wait_fixed):
+    """A strategy of a user's that notes durations."""
+
+    def __init__(self) -> None:
+        super().__init__(2)
+        self.learned: list[tuple[object, ...]] = []
+
+    def learn(self, *duration: object) -> None:
+        self.learned.append(duration)
+
+
+class OwnHistory(OwnWait):
+    """The same, which knows how long jobs take."""
+
+    def history_of(self, project_id: str, model: str | None) -> History | None:
+        return history_of([1_000.0]) if (project_id, model) == ("docs", None) else None
+
+
 @in_memory
 async def test_without_durations_there_is_no_estimate() -> None:
-    """Waits that do not learn, or that know fewer than 20 durations, estimate nothing, and read nothing for it."""
-    created = AgentJob("job_1", "docs", "active", created_at=datetime.now(UTC) - timedelta(seconds=5))
-    for policy in (PollPolicy(), PollPolicy(wait=wait_learned(history_of([5.0] * 19)))):
-        async with JobTracker(living(job_1=9.0), policy=policy) as tracker:
-            assert await tracker.estimate(created) is None
+    """Waits that know fewer than 20 durations estimate nothing; those that do not learn read nothing for it either."""
+    for wait in (DEFAULT_WAIT, OwnWait(), wait_learned(history_of([5.0] * 19))):
+        get_job = living(job_1=9.0)
+        async with JobTracker(get_job, policy=PollPolicy(wait=wait)) as tracker:
+            assert await tracker.estimate(JobRef("docs", "job_1")) is None
+            assert bool(get_job.asked) is isinstance(wait, wait_learned)
+
+
+@in_memory
+@pytest.mark.parametrize("add", [lambda own: own, lambda own: own + tenacity.wait_none()])
+async def test_own_strategies_learn(add: Callable[[OwnWait], Any]) -> None:
+    """A user's own strategy is told each duration, alone or in a sum; it gives estimates if it has a `history_of`."""
+    active = AgentJob("job_2", "docs", "active", created_at=datetime.now(UTC))
+    for own, p90 in ((OwnWait(), None), (OwnHistory(), pytest.approx(1_000, rel=0.05))):
+        began = clock()
+        async with JobTracker(living(job_1=began + 3.0), policy=PollPolicy(wait=add(own))) as tracker:
+            await tracker.wait_for_job(JobRef("docs", "job_1"))
+            found = await tracker.estimate(active)
+        assert own.learned == [("docs", None, 2.0, clock() - began)]
+        assert (None if found is None else found.p90) == p90
 
 
 def test_nothing_is_known_beyond_the_longest_duration() -> None:

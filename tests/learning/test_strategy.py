@@ -23,6 +23,7 @@ from agentjobs_async import (
 )
 from agentjobs_async.learning.gaps import default_gap
 from agentjobs_async.learning.strategy import Histories
+from agentjobs_async.policy import LearningWait
 from tests.learning.draws import history_of, poll_at, two_humps
 from tests.polled import REF, Polled, clock, ended, gaps, in_memory, living, refs
 from tests.rows import failures
@@ -268,5 +269,6 @@ def test_pickles(protocol: int) -> None:
 def test_given_dict_is_filled() -> None:
     """New durations go into the dict that was given, so that its caller can store it."""
     histories: Histories = {}
-    wait_learned(histories).learn("docs", None, 1.0, 2.0)
+    wait: LearningWait = wait_learned(histories)
+    wait.learn("docs", None, 1.0, 2.0)
     assert [len(history) for history in histories.values()] == [1]
