@@ -10,7 +10,10 @@ from typing import Final
 from agentjobs_async.learning.survival import AGES, Survival
 from agentjobs_async.policy import default_gap
 
-__all__ = ["GapTable", "default_gap"]
+__all__ = ["Cell", "default_gap", "gap_cells"]
+
+Cell = tuple[float, float]
+"""The range from which a gap is drawn evenly, up to ±10 % of it: (the least, the width), in seconds."""
 
 _STEPS: Final = 8  # from the least factor to the greatest: each is 19 % above the one before
 _FACTORS: Final[tuple[float, ...]] = tuple(0.5 * 4.0 ** (step / _STEPS) for step in range(_STEPS + 1))
@@ -27,47 +30,37 @@ _BISECTIONS: Final = 12  # of seven powers of ten: the expected lateness to 0.4 
 _DEFAULT_GAPS: Final = tuple(map(default_gap, AGES))
 
 
-class GapTable:
-    """The gaps between polls by age. Looking one up takes as long as computing the default's.
+def gap_cells(survival: Survival, polls_per_job: float | None) -> list[Cell]:
+    """Return the gaps between polls by age: a cell for each second, so that the age is its index.
 
-    A gap is drawn evenly from `low` to `low + width` of its cell, which is up to ±10 % of it. There is a cell for each
-    second of age, so that the age is its index.
+    The last one serves all later ages.
 
     Args:
         survival: How long jobs take.
         polls_per_job: The polls that a job may take on average, if it ends as `survival` says; `None` for as many as
             the default wait makes.
-
-    Attributes:
-        cells: (low, width) of each second of age, in seconds; the last one serves all later ages.
-        polls_per_job: What it expects, by `survival`.
     """
-
-    __slots__ = ("cells", "polls_per_job")
-
-    def __init__(self, survival: Survival, polls_per_job: float | None) -> None:
-        known = range(len(AGES))[: bisect_right(AGES, survival.longest) + 1]
-        lateness = [_lateness(survival, index) for index in known]
-        wanted = _polls(survival, _DEFAULT_GAPS) if polls_per_job is None else polls_per_job
-        low, high = log(1e-4), log(1e3)  # s of expected lateness in each gap: far beyond what any gap reaches
-        for _ in range(_BISECTIONS):
-            middle = (low + high) / 2
-            if _polls(survival, _gaps(lateness, middle)) > wanted:
-                low = middle
-            else:
-                high = middle
-        gaps = _gaps(lateness, (low + high) / 2)
-        self.polls_per_job: float = _polls(survival, gaps)
-        self.cells: list[tuple[float, float]] = [
-            cell
-            for index, shortest, longest, seconds in _cells()
-            for cell in (_with_jitter(gaps[index], shortest, longest),) * seconds
-        ]
+    known = range(len(AGES))[: bisect_right(AGES, survival.longest) + 1]
+    lateness = [_lateness(survival, index) for index in known]
+    wanted = _polls(survival, _DEFAULT_GAPS) if polls_per_job is None else polls_per_job
+    low, high = log(1e-4), log(1e3)  # s of expected lateness in each gap: far beyond what any gap reaches
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        if _polls(survival, _gaps(lateness, middle)) > wanted:
+            low = middle
+        else:
+            high = middle
+    gaps = _gaps(lateness, (low + high) / 2)
+    return [
+        cell
+        for index, shortest, longest, seconds in _ranges()
+        for cell in (_with_jitter(gaps[index], shortest, longest),) * seconds
+    ]
 
 
 @cache
-def _cells() -> list[tuple[int, float, float, int]]:
-    """Return (index in `AGES`, shortest gap, longest gap, seconds that share it) of each gap of a table."""
+def _ranges() -> list[tuple[int, float, float, int]]:
+    """Return (index in `AGES`, shortest gap, longest gap, seconds of age that share it) of each gap."""
     begins = [*range(_FINE_SECONDS), *range(_FINE_SECONDS, _LAST_AGE_SECONDS, _COARSE_SECONDS)]
     ends = [*begins[1:], _LAST_AGE_SECONDS]
     return [
@@ -76,8 +69,8 @@ def _cells() -> list[tuple[int, float, float, int]]:
     ]
 
 
-def _with_jitter(gap: float, shortest: float, longest: float) -> tuple[float, float]:
-    """Return the least delay, and the width of the range from which it is drawn, around `gap` and within the bounds."""
+def _with_jitter(gap: float, shortest: float, longest: float) -> Cell:
+    """Return the range around `gap`, within the bounds."""
     centre = min(max(gap, shortest * (1 + _LEAST_JITTER)), longest * (1 - _LEAST_JITTER))
     jitter = min(_JITTER * centre, centre - shortest, longest - centre)
     return centre - jitter, 2 * jitter

@@ -11,7 +11,7 @@ from tenacity.wait import wait_base
 
 from agentjobs_async._validation import checked_seconds
 from agentjobs_async.errors import InvalidInputError
-from agentjobs_async.learning.gaps import GapTable
+from agentjobs_async.learning.gaps import Cell, gap_cells
 from agentjobs_async.learning.history import LEAST_DURATIONS, History
 from agentjobs_async.learning.survival import Survival
 from agentjobs_async.models import AgentJob
@@ -71,129 +71,104 @@ class wait_learned(wait_base):  # noqa: N801 - named as tenacity's strategies ar
         if polls_per_job is not None and checked_seconds("polls_per_job", polls_per_job, unit="polls") < 1:
             raise InvalidInputError(f"polls_per_job must be at least 1, not {polls_per_job:g}")
         self._polls_per_job = polls_per_job
-        self._only = _Learner(history, polls_per_job) if isinstance(history, History) else None
+        self._only = _Learner(history) if isinstance(history, History) else None
         self.histories: Histories = {} if history is None or isinstance(history, History) else history
         self._learners: dict[Kind, _Learner] = {}
-        self._nothing = _Learner(History(), polls_per_job)
-        self._serving = self._only or self._nothing
-        """The one for the kind of the job that was polled last: one kind of jobs is usual."""
-        self._project_id: str | None = None
-        self._model: str | None = None
+        """The one that has learned nothing for longest is the first."""
         self._next_table = -inf
         """Loop time before which no table is made."""
         for kind, known in self.histories.items():
             _check_kind(kind, known)
-            self._learners[kind] = _Learner(known, polls_per_job)
+            self._learners[kind] = _Learner(known)
 
     def __call__(self, retry_state: tenacity.RetryCallState) -> float:
         """Return the seconds to the next poll, in constant time."""
-        if type(retry_state) is not CallState:
-            return self(_as_ours(retry_state))
-        job, now = retry_state.value, retry_state.outcome_timestamp
-        if type(job) is not AgentJob:
-            return self._after_fault(retry_state)
-        if self._only is None and (job.model != self._model or job.project_id != self._project_id):
-            self._serve(job.project_id, job.model)
-        learner = self._serving
-        if learner.history.added >= learner.renewed_at:
-            self._serve(job.project_id, job.model)  # the history may have reached 20 durations
-            learner = self._renewed(self._serving, now)
-        return learner.delay(now - retry_state.created) if learner.cells else DEFAULT_WAIT(retry_state)
+        state = retry_state if type(retry_state) is CallState else _as_ours(retry_state)
+        learner = self._serving(state.project_id, None if state.job is None else state.job.model)
+        if learner is None:
+            return DEFAULT_WAIT(state)
+        now = state.outcome_timestamp
+        if learner.history.added >= learner.renewed_at and now >= self._next_table:
+            learner.renew(self._polls_per_job)
+            self._next_table = now + _TABLE_SECONDS
+        if not learner.cells:
+            return DEFAULT_WAIT(state)
+        delay = learner.delay(now - state.created)
+        return delay if isinstance(state.value, AgentJob) else max(delay, DEFAULT_WAIT(state))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle what it was made of: its tables are made anew, at times of the loop in which it is used then."""
         history = self.histories if self._only is None else self._only.history
         return partial(type(self), polls_per_job=self._polls_per_job), (history,)
 
-    def _after_fault(self, state: CallState) -> float:
-        """Return the longer of the default's delay and the learned one: no fault makes the client faster."""
-        self._serve(state.project_id, None if state.job is None else state.job.model)
-        learner, delay = self._renewed(self._serving, state.outcome_timestamp), DEFAULT_WAIT(state)
-        return max(learner.delay(state.outcome_timestamp - state.created), delay) if learner.cells else delay
-
-    def _serve(self, project_id: str | None, model: str | None) -> None:
-        """Use the learner of a kind of jobs: the model's, or that of the project while that knows too little."""
-        if self._only is not None or project_id is None:
-            return
-        self._project_id, self._model = project_id, model
-        kinds = (project_id, model), (project_id, None)
-        found = [learner for kind in kinds if (learner := self._learners.get(kind)) is not None]
-        able = [learner for learner in found if len(learner.history) >= LEAST_DURATIONS]
-        self._serving = next(iter([*able, *found]), self._nothing)
-
-    def _renewed(self, learner: "_Learner", now: float) -> "_Learner":
-        """Return the learner, with a new table if one is due."""
-        if learner.history.added >= learner.renewed_at and now >= self._next_table and learner.renew():
-            self._next_table = now + _TABLE_SECONDS
-        return learner
-
     def history_of(self, project_id: str, model: str | None) -> History | None:
         """Return the history that serves the jobs of this project and model; `None` while none has 20 durations."""
-        kinds = ((project_id, model), (project_id, None))
-        learners = [self._only] if self._only is not None else [self._learners.get(kind) for kind in kinds]
-        for learner in learners:
-            if learner is not None and len(learner.history) >= LEAST_DURATIONS:
-                return learner.history
-        return None
+        learner = self._serving(project_id, model)
+        return None if learner is None else learner.history
 
     def learn(self, project_id: str, model: str | None, earliest: float, latest: float) -> None:
         """Add the duration of a job of this project and model, as `History.add` does."""
-        self._project_id = None  # another learner may serve the kind from now on
         if self._only is not None:
             self._only.history.add(earliest, latest)
             return
         # The history of the project serves models of which little is known yet.
         for kind in dict.fromkeys(((project_id, None), (project_id, _bounded(model)))):
-            self._learner(kind).history.add(earliest, latest)
+            self._newest(kind).history.add(earliest, latest)
 
-    def _learner(self, kind: Kind) -> "_Learner":
+    def _serving(self, project_id: str | None, model: str | None) -> "_Learner | None":
+        """Return the learner by which jobs of this kind are polled and estimated; `None` while none has 20 durations.
+
+        It is the model's, or the project's while that of the model has too few.
+        """
+        if self._only is not None:
+            return self._only if self._only.history.added >= LEAST_DURATIONS else None
+        if project_id is not None:
+            for kind in ((project_id, model), (project_id, None)):
+                learner = self._learners.get(kind)
+                if learner is not None and learner.history.added >= LEAST_DURATIONS:
+                    return learner
+        return None
+
+    def _newest(self, kind: Kind) -> "_Learner":
+        """Return the learner of exactly this kind, to which a duration is added now; a new one may replace another."""
         learner = self._learners.pop(kind, None)
         if learner is None:
-            learner = _Learner(History(), self._polls_per_job)
+            learner = _Learner(History())
             if len(self._learners) >= _MOST_KINDS:
                 oldest = next(iter(self._learners))
                 del self._learners[oldest]
                 self.histories.pop(oldest, None)
             self.histories[kind] = learner.history
-        self._learners[kind] = learner  # at the end: the first is the one that has learned nothing for longest
+        self._learners[kind] = learner
         return learner
 
 
 class _Learner:
-    """Updates the gaps of one kind of jobs by their history.
-
-    Args:
-        history: Read only.
-        polls_per_job: As in `wait_learned`.
+    """A history of one kind of jobs, and the gaps that follow from it.
 
     Attributes:
-        cells: As of `GapTable`; empty while there are fewer than 20 durations.
+        history: Read only.
+        cells: As by `gap_cells`; empty before they are made first.
         renewed_at: How many durations must have been added to the history for new cells.
     """
 
-    __slots__ = ("_polls_per_job", "cells", "history", "renewed_at")
+    __slots__ = ("cells", "history", "renewed_at")
 
-    def __init__(self, history: History, polls_per_job: float | None) -> None:
+    def __init__(self, history: History) -> None:
         self.history = history
-        self.cells: Sequence[tuple[float, float]] = ()
+        self.cells: Sequence[Cell] = ()
         self.renewed_at = 0
-        self._polls_per_job = polls_per_job
 
     def delay(self, age: float) -> float:
         """Return the seconds to the next poll of a job that is `age` seconds old; there must be cells."""
         low, width = self.cells[min(int(age), len(self.cells) - 1)]
         return low + width * random()  # noqa: S311 - no secret
 
-    def renew(self) -> bool:
-        """Make the gaps anew, if there are enough durations; return whether it did."""
-        history = self.history
-        if len(history) < LEAST_DURATIONS:
-            self.renewed_at = history.added + LEAST_DURATIONS - len(history)
-            return False
-        survival = Survival(tuple(history), prior=_PRIOR, narrowest=_NARROWEST)
-        self.cells = GapTable(survival, self._polls_per_job).cells
-        self.renewed_at = history.added + _RENEWED_EVERY
-        return True
+    def renew(self, polls_per_job: float | None) -> None:
+        """Make the gaps anew; the history must not be empty."""
+        survival = Survival(tuple(self.history), prior=_PRIOR, narrowest=_NARROWEST)
+        self.cells = gap_cells(survival, polls_per_job)
+        self.renewed_at = self.history.added + _RENEWED_EVERY
 
 
 def _bounded(model: str | None) -> str | None:
@@ -215,9 +190,10 @@ def _as_ours(retry_state: tenacity.RetryCallState) -> CallState:
     state.start_time = retry_state.start_time
     state.attempt_number = retry_state.attempt_number
     state.outcome_timestamp = retry_state.outcome_timestamp or retry_state.start_time
-    state.project_id = state.job = None
     state.value = None if outcome is None or outcome.failed else outcome.result()
+    state.job = state.value if isinstance(state.value, AgentJob) else None
+    state.project_id = None if state.job is None else state.job.project_id
     state.created = state.start_time
-    if isinstance(state.value, AgentJob):
-        state.created = min(state.created, created_by(state.value, state.outcome_timestamp))
+    if state.job is not None:
+        state.created = min(state.created, created_by(state.job, state.outcome_timestamp))
     return state

@@ -2,9 +2,12 @@
 
 import random
 from math import log
+from typing import Final
 
-from agentjobs_async import AgentJob, History, JobRef
+from agentjobs_async import AgentJob, History
 from agentjobs_async.policy import CallState
+
+ACTIVE: Final = AgentJob("job_1", "docs", "active")
 
 
 def two_humps(dice: random.Random) -> float:
@@ -24,11 +27,13 @@ class OnePoll:
     """The polls of one job so far, as strategies read them."""
 
     started = created = 0.0
-    job: AgentJob | None = None
     polls = 1
-    ref = JobRef("docs", "job_1")
+
+    def __init__(self, job: AgentJob) -> None:
+        self.job = job
+        self.ref = job.ref
 
 
-def poll_at(age: float, answer: object = None) -> CallState:
-    """Return what a strategy is called with after a poll at `age` seconds, which showed `answer` or an active job."""
-    return CallState(OnePoll(), answer or AgentJob("job_1", "docs", "active"), age)
+def poll_at(age: float, job: AgentJob = ACTIVE, error: Exception | None = None) -> CallState:
+    """Return what a strategy is called with after a poll at `age` seconds, which showed `job`, or has failed."""
+    return CallState(OnePoll(job), error or job, age)

@@ -24,7 +24,7 @@ from agentjobs_async import (
 from agentjobs_async.learning.gaps import default_gap
 from agentjobs_async.learning.strategy import Histories
 from agentjobs_async.policy import LearningWait
-from tests.learning.draws import history_of, poll_at, two_humps
+from tests.learning.draws import ACTIVE, history_of, poll_at, two_humps
 from tests.polled import REF, Polled, clock, ended, gaps, in_memory, living, refs
 from tests.rows import failures
 
@@ -34,9 +34,9 @@ def of_two_humps(count: int = 200) -> History:
     return history_of([two_humps(dice) for _ in range(count)])
 
 
-def is_default(wait: wait_learned, answer: object = None) -> bool:
+def is_default(wait: wait_learned, job: AgentJob = ACTIVE) -> bool:
     """Whether the wait leaves the default's gap between two polls where a learned one is far longer."""
-    return 0.9 * default_gap(120) <= wait(poll_at(120, answer)) <= 1.1 * default_gap(120)
+    return 0.9 * default_gap(120) <= wait(poll_at(120, job)) <= 1.1 * default_gap(120)
 
 
 def test_waits_as_the_default_before_it_knows_enough() -> None:
@@ -53,17 +53,15 @@ def test_never_waits_shorter_after_a_failed_poll(age: int) -> None:
     """A failure never makes the client faster: neither than the default nor than the answers before it did."""
     wait = wait_learned(of_two_humps())
     healthy = max(wait(poll_at(age)) for _ in range(50))
-    assert wait(poll_at(age, TransportError("reset"))) >= max(0.8 * healthy, 0.9 * default_gap(age))
+    assert wait(poll_at(age, error=TransportError("reset"))) >= max(0.8 * healthy, 0.9 * default_gap(age))
 
 
 def test_a_failed_poll_is_paced_by_its_own_kind() -> None:
     """After a failed poll, the history of the job's own kind counts, whichever was polled before."""
     wait = wait_learned({("docs", None): of_two_humps(), ("web", None): history_of([120.0] * 50)})
-    failed = poll_at(120, TransportError("reset"))
-    failed.job = AgentJob("job_1", "docs", "active")
     assert wait(poll_at(120, AgentJob("job_2", "web", "active"))) < 0.6 * default_gap(120)
-    failed.outcome_timestamp += 1  # two tables are not made at once
-    assert wait(failed) > 1.7 * default_gap(120)
+    later = 121  # two tables are not made at once
+    assert wait(poll_at(later, error=TransportError("reset"))) > 1.7 * default_gap(later)
 
 
 def test_waits_by_project_and_model() -> None:

@@ -130,8 +130,8 @@ WATCHING: Final = (
     Mutant(
         "a-fault-polled-at-the-learned-pace",
         "learning/strategy.py",
-        "return max(learner.delay(state.outcome_timestamp - state.created), delay) if learner.cells else delay",
-        "return learner.delay(state.outcome_timestamp - state.created) if learner.cells else delay",
+        "return delay if isinstance(state.value, AgentJob) else max(delay, DEFAULT_WAIT(state))",
+        "return delay",
         "A server in trouble is polled up to twice as often as a healthy one.",
     ),
     Mutant(
