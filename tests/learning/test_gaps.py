@@ -86,12 +86,3 @@ def test_takes_as_many_polls_as_asked_for() -> None:
     durations = [two_humps(dice) for _ in range(300)]
     assert mean_polls(wait_learned(history, polls_per_job=25), durations) == pytest.approx(25, rel=0.1)
     assert mean_polls(wait_learned(history, polls_per_job=45), durations) == pytest.approx(45, rel=0.1)
-
-
-def test_late_ages() -> None:
-    """Gaps are short at the ages at which jobs end, late ages too, and long where hardly any does."""
-    dice = random.Random(1)  # noqa: S311 - durations, not secrets
-    wait = wait_learned(history_of([two_humps(dice) for _ in range(200)]))
-    gaps = {age: wait(poll_at(age)) for age in (100.0, 480.0, 7_000.0, 90_000.0)}
-    assert 2 * gaps[480.0] < gaps[100.0]
-    assert max(gaps[7_000.0], gaps[90_000.0]) <= 18

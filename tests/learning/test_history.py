@@ -50,11 +50,6 @@ def test_a_timed_out_wait_speaks_for_longer_durations() -> None:
     assert censored.quantile(0.9) > 300
 
 
-def test_nothing_is_known_beyond_four_hours() -> None:
-    """The quantile of a job older than four hours is infinite."""
-    assert history_of([100.0] * 30).quantile(0.5, age=20_000) == inf
-
-
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
 def test_pickles(protocol: int) -> None:
     """A history that was pickled, by any protocol, has the same durations and quantiles; an empty one is empty."""

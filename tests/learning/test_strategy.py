@@ -39,6 +39,11 @@ def is_default(wait: wait_learned, job: AgentJob = ACTIVE) -> bool:
     return 0.9 * default_gap(120) <= wait(poll_at(120, job)) <= 1.1 * default_gap(120)
 
 
+def created(seconds: float, status: str = "active") -> AgentJob:
+    """Return a job that was created so many seconds ago."""
+    return AgentJob("job_1", "docs", status, created_at=datetime.now(UTC) - timedelta(seconds=seconds))
+
+
 def test_waits_as_the_default_before_it_knows_enough() -> None:
     """With fewer than 20 durations the default waits; with the twentieth, a learned gap."""
     history = of_two_humps(19)
@@ -75,12 +80,32 @@ def test_waits_by_project_and_model() -> None:
     assert is_default(wait, AgentJob("job_1", "web", "active"))
 
 
-def test_serves_tenacity_itself() -> None:
-    """Outside of this package it serves as any wait strategy of tenacity."""
+def test_a_model_with_few_durations() -> None:
+    """A model of which fewer than 20 durations are known is served by the project's, to polls and estimates alike."""
+    of_project, of_model = of_two_humps(), history_of([120.0] * 19)
+    wait = wait_learned({("docs", None): of_project, ("docs", "fast"): of_model})
+    fast = AgentJob("job_1", "docs", "active", model="fast")
+    assert wait(poll_at(120, fast)) > 1.7 * default_gap(120)
+    assert wait.history_of("docs", "fast") is of_project
+    wait.learn("docs", "fast", 119.0, 120.0)
+    assert wait(poll_at(121, fast)) < 0.6 * default_gap(121)
+    assert wait.history_of("docs", "fast") is of_model
+
+
+def tenacitys(age: float, result: object) -> tenacity.RetryCallState:
+    """Return what tenacity itself calls a strategy with."""
     state = tenacity.RetryCallState(tenacity.Retrying(), None, (), {})
-    state.start_time, state.outcome_timestamp = 0.0, 120.0
-    state.outcome = tenacity.Future.construct(1, "a result", has_exception=False)
-    assert 0.9 * default_gap(120) <= wait_learned(of_two_humps())(state) <= 2 * default_gap(120)
+    state.start_time, state.outcome_timestamp = 0.0, age
+    state.outcome = tenacity.Future.construct(1, result, has_exception=False)
+    return state
+
+
+def test_serves_tenacity_itself() -> None:
+    """Outside of this package it serves as any wait strategy of tenacity; a job says of which kind and age it is."""
+    assert 0.9 * default_gap(120) <= wait_learned(of_two_humps())(tenacitys(120, "a result")) <= 2 * default_gap(120)
+    of_kinds = wait_learned({("docs", None): of_two_humps()})
+    assert of_kinds(tenacitys(120, ACTIVE)) > 1.7 * default_gap(120)
+    assert of_kinds(tenacitys(20, created(120))) > 1.7 * default_gap(120)
 
 
 @in_memory
@@ -141,8 +166,8 @@ async def test_waits_feed_their_strategy() -> None:
     "add",
     [
         lambda learned: learned + tenacity.wait_random(0, 0.1),
-        lambda learned: sum([tenacity.wait_none(), tenacity.wait_random(0, 0.1), learned]),
         lambda learned: tenacity.wait_chain(tenacity.wait_fixed(1), learned),
+        lambda learned: tenacity.wait_chain(tenacity.wait_fixed(1), learned + tenacity.wait_random(0, 0.1)),
     ],
 )
 async def test_learns_within_a_sum(add: Callable[[wait_learned], Any]) -> None:
@@ -186,11 +211,6 @@ async def test_timed_out_wait_is_a_lower_bound(waiters: int) -> None:
     assert latest == inf
 
 
-def created(seconds: float, status: str = "active") -> AgentJob:
-    """Return a job that was created so many seconds ago."""
-    return AgentJob("job_1", "docs", status, created_at=datetime.now(UTC) - timedelta(seconds=seconds))
-
-
 @in_memory
 @pytest.mark.parametrize("tracked", [True, False])
 async def test_job_that_is_waited_for_later(*, tracked: bool) -> None:
@@ -218,10 +238,11 @@ def test_follows_a_change() -> None:
     """However wrong a history is, it is that of the last 200 jobs: once as many have ended, the waits follow them."""
     history = of_two_humps()
     wait = wait_learned(history)
+    assert wait(poll_at(120)) > 1.7 * default_gap(120)
     for _ in range(200):
         wait.learn("docs", None, 119.0, 120.0)
     assert len(history) == 200
-    assert wait(poll_at(120)) < 0.6 * default_gap(120)
+    assert wait(poll_at(121)) < 0.6 * default_gap(121)
 
 
 def test_kinds_are_bounded() -> None:
