@@ -102,11 +102,11 @@ class PollQueue:
             if self._gate.opens_at(now, is_urgent=lane.has_urgent) > now:
                 break
             job = lane.pop()
-            if job.is_slow and not self._has_slow_slot:
-                self._slow.add(job, is_held=self._is_held(job))
-                continue
-            if now - job.due > _LATE_SECONDS and now - self._gate.started_at > _LATE_SECONDS:
-                self._check_late(job, now)
+            if job.is_slow:
+                if not self._has_slow_slot:
+                    self._slow.add(job, is_held=self._is_held(job))
+                    continue
+                self._slow_in_flight.add(job)
             self._take_off(job, now)
             return job
         return None
@@ -137,13 +137,13 @@ class PollQueue:
             self._gate.pile_up((now - job.due) / (self._quick.ready + 1))
 
     def _take_off(self, job: Tracked, now: float) -> None:
+        if now - job.due > _LATE_SECONDS and now - self._gate.started_at > _LATE_SECONDS:
+            self._check_late(job, now)
         if self._gate.has_piled_up and not self._quick.ready:
             self._gate.clear()
         self._gate.start(now)
         if self._holds.by_project:
             self._rest(job.ref.project_id, now)
-        if job.is_slow:
-            self._slow_in_flight.add(job)
         job.take_off()
 
     def _rest(self, project_id: str, now: float) -> None:
