@@ -42,23 +42,37 @@ __all__ = [
     "run_batch",
 ]
 
-_HOMES: _typing.Final = (
-    *("states", "limits", "items", "where", "stats", "_store.rows"),  # these need no SQLAlchemy
-    *("journal", "runner", "worker", "_store.moving"),
-)
-"""The modules that have the public names."""
+_MODULES: _typing.Final = {
+    "ActiveItem": "stats",
+    "Batch": "runner",
+    "BatchItem": "items",
+    "BatchResult": "_store.rows",
+    "BatchStats": "stats",
+    "BatchWorker": "worker",
+    "FleetLimits": "limits",
+    "InvalidItems": "items",
+    "Journal": "journal",
+    "JournalRow": "_store.rows",
+    "Outcome": "items",
+    "Rate": "limits",
+    "Rows": "_store.rows",
+    "State": "states",
+    "Where": "where",
+    "check_items": "items",
+    "move_journal": "_store.moving",
+    "run_batch": "runner",
+}
+"""The module of each public name: no other one is loaded for it."""
 
 if not _typing.TYPE_CHECKING:  # a type checker would take any name for one of the package's
 
     def __getattr__(name: str) -> object:
-        """Return a public name from the first module that has it."""
-        if name in __all__:
-            for home in _HOMES:
-                with _extra_named(__name__):
-                    module = _import_module(f"{__name__}.{home}")
-                if hasattr(module, name):
-                    return globals().setdefault(name, getattr(module, name))
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        """Return a public name; its module is imported at the first use."""
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        with _extra_named(__name__):
+            module = _import_module(f"{__name__}.{_MODULES[name]}")
+        return globals().setdefault(name, getattr(module, name))
 
     def __dir__() -> list[str]:
         """Return all names, also those that were not used yet."""

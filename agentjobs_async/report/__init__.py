@@ -6,6 +6,7 @@ loaded with the first name that needs one.
 """
 
 import typing as _typing  # private, as in the package above
+from importlib import import_module as _import_module
 
 from agentjobs_async._extras import extra_named as _extra_named
 
@@ -15,16 +16,18 @@ if _typing.TYPE_CHECKING:
 
 __all__ = ["board", "board_token", "write_report"]
 
+_MODULES: _typing.Final = {"board": "serving", "board_token": "serving", "write_report": "writing"}
+"""The module of each public name."""
+
 if not _typing.TYPE_CHECKING:  # a type checker would take any name for one of the package's
 
     def __getattr__(name: str) -> object:
-        """Return a public name."""
-        if name not in __all__:
+        """Return a public name; its module is imported at the first use."""
+        if name not in _MODULES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         with _extra_named(__name__, "report"):
-            from agentjobs_async.report import serving, writing  # noqa: PLC0415 - they load a journal
-
-        return globals().setdefault(name, getattr(writing if hasattr(writing, name) else serving, name))
+            module = _import_module(f"{__name__}.{_MODULES[name]}")
+        return globals().setdefault(name, getattr(module, name))
 
     def __dir__() -> list[str]:
         """Return all names, also those that were not used yet."""
