@@ -316,9 +316,10 @@ class PollBudget:
         in_flight: How many polls may be in flight at once; at least 1. The time that a poll waits for its turn does not
             count towards its timeout.
         per_second: How many polls may start per second, above 0; `None` sets no such limit. With `"auto"` there is
-            none until the server refuses a poll with a 429. From then on the limit is 70 % of the polls per second
-            that were answered. It grows again, so that a higher quota is found, and is cut again by later refusals: at
-            most once a second, and never below 0.2. It applies to all projects: use it if the quota is for the API key.
+            none until the server refuses a poll with a 429. Each such refusal cuts the limit to 80 % of the polls per
+            second that were answered in the last minute, unless it is lower already; it is never below 0.2. Then the
+            limit grows, in each minute by a quarter of what it was after the cut, so that a higher quota is found. It
+            applies to all projects together: use it if the quota is for the API key.
 
     Raises:
         InvalidInputError: A setting is invalid.
