@@ -5,18 +5,18 @@ from math import inf
 from typing import Final
 
 _LEFT: Final = 0.8  # of the answered polls per second, after a refusal
-_REGROWTH_SECONDS: Final = 60.0  # until the limit is what was answered before; it goes on growing as fast
+_REGROWTH_SECONDS: Final = 60.0  # from a cut until the limit is back at what was answered; it then grows on as fast
 _MEASURED_SECONDS: Final = 60  # of answers: quotas are mostly counted by the minute or the second
 _FLOOR: Final = 0.2  # polls per second: slower ones would not notice that the server allows more
 _CAUGHT_UP_SECONDS: Final = 0.03
-"""How late a start may be for the next one to make up for it: timers are late, and would leave a quota unused."""
+"""How late a start may be without delaying the next one: timers are late, and would leave a part of a quota unused."""
 
 
 class AutoRate:
     """Additive increase, multiplicative decrease: no limit before the first refusal.
 
-    A refusal leaves 80 % of the polls per second that were answered in the last minute. From there the limit grows by
-    the other 20 % a minute.
+    A refusal cuts the limit to 80 % of the polls per second that were answered in the last minute, unless it is lower
+    already. In each minute from then on, the limit grows by a quarter of what the cut left.
     """
 
     def __init__(self) -> None:

@@ -20,7 +20,7 @@ class OnDeadlines(Protocol):
     """What is done at the two times of a wait."""
 
     def on_near(self, waiter: Watch, now: float) -> None:
-        """Cause the last poll of the job of `waiter`, which is soon over."""
+        """Cause the last poll for `waiter`, whose deadline is near."""
 
     def on_over(self, waiter: Watch, now: float) -> None:
         """End `waiter`, whose time is up, unless it has ended meanwhile."""

@@ -1,7 +1,7 @@
 """Whether a poll may start: what is allowed from outside, and what the answers to earlier polls ask for.
 
-The only place that learns from refusals and failures. What concerns one project is said to the lanes, which pass over
-its jobs meanwhile.
+The only place that learns from refusals and failures. Where an answer concerns one project only, the gate returns until
+when, and the queue's lanes pass over the project's jobs.
 """
 
 from collections import defaultdict
@@ -28,12 +28,12 @@ class Gate:
     """Says when the next poll may start.
 
     - The limits of the budget, of the caller and of a fleet hold for each poll.
-    - Where two jobs (503) or projects (429) in a row asked for a pause, it is one of all polls.
+    - Where two jobs (503) or projects (429) in a row asked for a pause, all polls pause.
     - In an outage one poll starts per usual delay, until one is answered: whichever is next shows whether the server is
       back.
     - What piled up meanwhile leaves at the healthy pace: as many polls in a usual delay as there are jobs.
 
-    A poll before a deadline waits for neither of the last two.
+    An urgent poll, before a deadline, waits for the first two only.
 
     Args:
         limits: Those from outside.
@@ -41,7 +41,7 @@ class Gate:
 
     Attributes:
         has_piled_up: Whether what is due has piled up while no poll could start.
-        started_at: Loop time at which the last poll started, about.
+        started_at: Loop time at which the last poll counts as started: it may have been a little late.
     """
 
     def __init__(self, limits: PollLimits, jobs: Sized, now: float) -> None:
@@ -54,12 +54,12 @@ class Gate:
         """The jobs that were not reached since the server last answered."""
         self.has_piled_up = False
         self._longest_interval = inf
-        """Seconds between two polls of what piled up, at most."""
+        """The most seconds between two polls of what piled up."""
         self._usual_delay = 0.0
         self._delays = 0  # that were counted
         self.started_at = -inf
         self._interval = 0.0
-        """Seconds between two polls that an outage asks for, or what piled up in one."""
+        """Seconds between two polls in an outage, or while what piled up leaves; else 0.0."""
         self._answered_at = now
         self._backoffs: dict[str, Backoff] = {}
 
@@ -77,7 +77,7 @@ class Gate:
             self._interval = longest if self.has_piled_up else 0.0
 
     def healthy_interval(self, jobs: int) -> float:
-        """Return the seconds between two polls of so many jobs, a little less than without any fault."""
+        """Return the seconds between two polls of so many jobs, a little less than at the healthy pace."""
         return self._usual_delay / (_FASTER * max(jobs, 1))
 
     def opens_at(self, now: float, *, is_urgent: bool = False) -> float:
@@ -153,7 +153,7 @@ class Gate:
             self.pile_up()
 
     def _count_delay(self, seconds: float) -> None:
-        """Count a delay of the policy. Each poll counts once, so that jobs over the mean are the polls per second."""
+        """Count a delay of the policy, one for each poll: the number of jobs ÷ their mean is the polls per second."""
         self._delays += 1
         self._usual_delay += max(_SMOOTHING, 1 / self._delays) * (seconds - self._usual_delay)
 
@@ -196,7 +196,7 @@ class Gate:
         return len(askers) == _ALL_POLLS
 
     def _back_off(self, project_id: str, began: float, now: float) -> float:
-        """Return until when a project is left alone that was refused by a 429 which does not say for how long."""
+        """Return until when a project is left alone after a 429 that does not say for how long."""
         if project_id not in self._backoffs:
             if len(self._backoffs) >= _MAX_BACKOFFS:
                 self._backoffs = {other: backoff for other, backoff in self._backoffs.items() if backoff.until > now}

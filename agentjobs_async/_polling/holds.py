@@ -8,12 +8,13 @@ from agentjobs_async._polling.limiters import ROUNDING_SECONDS
 
 
 class Hold:
-    """Why the jobs of one project wait.
+    """A span in which the jobs of one project are passed over.
 
     Attributes:
-        until: Loop time before which none of them is polled.
+        until: Loop time at which it ends.
         interval: Seconds between two of their polls from then on, until none is due.
-        is_pause: Whether the server asked for it. What goes out one by one afterwards lets an urgent job pass.
+        is_pause: Whether the server asked for it, so that urgent jobs wait too. Else it is the rest between two polls
+            after such a pause.
         ended_at: When it ended; infinity before.
     """
 
@@ -30,7 +31,7 @@ class Hold:
         return self.ended_at == inf and (self.is_pause or not urgent)
 
     def end(self, now: float) -> None:
-        """End it."""
+        """Record that it has ended."""
         self.ended_at = now
 
 
@@ -38,7 +39,7 @@ class Holds:
     """The holds of all projects.
 
     Attributes:
-        by_project: The holds, also of projects that have not polled yet what was due when theirs ended.
+        by_project: The holds in force, and those that have ended while jobs of their project were due, and still are.
         ends_at: Loop time at which `ended` is to be called next; infinity without holds.
     """
 
@@ -46,10 +47,10 @@ class Holds:
         self.ends_at = inf
         self.by_project: dict[str, Hold] = {}
         self._ends: list[tuple[float, str]] = []
-        """A heap of the projects that are held: an item counts while its time is that of the hold."""
+        """A heap of the ends of holds. Removal is lazy: an item counts only while its time is that of the hold."""
 
     def pause(self, project_id: str, until: float, interval: float) -> bool:
-        """Hold a project until a loop time, as the server asks; return `False` where it is held for longer already."""
+        """Hold a project until a loop time, as the server asks; return `False` if it is paused for longer already."""
         hold = self.by_project.get(project_id)
         if hold is not None and hold.holds(urgent=True) and hold.until >= until:
             return False

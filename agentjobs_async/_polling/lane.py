@@ -14,8 +14,8 @@ Were there more turns, many small projects that begin to fail would come close t
 the polls of all, and polls that hang fill the slots faster than others can overtake them.
 """
 
-_BETWEEN_REFUSED: Final = 2  # polls of other jobs, where as many are due: those that are refused for ever get a third
-_BETWEEN_MANY_REFUSED: Final = 1  # where fewer are due: a third would make the many wait for three turns
+_BETWEEN_REFUSED: Final = 2  # polls of other jobs between two of refused ones: those refused for ever get a third
+_BETWEEN_MANY_REFUSED: Final = 1  # the same where refused jobs are the most: with a third they would wait three turns
 
 
 class _Line:
@@ -80,7 +80,7 @@ class _Line:
             self.ready -= len(self._jobs[project_id])
 
     def resume(self, project_id: str) -> None:
-        """Count the jobs of a project, which was held, among those that may be polled; they are where they were."""
+        """Stop passing over the jobs of a project. They are at the positions that they had before."""
         jobs = self._jobs.get(project_id)
         if jobs is None or project_id in self._turns:
             return
@@ -120,8 +120,8 @@ class Lane:
 
     - Urgent jobs go before all others.
     - A job whose poll the server refused for now goes next, since it has kept its position. But while others are due,
-      only every third poll is of such a job, or every second one where such jobs are more than the others: jobs that
-      are refused for ever stop no other.
+      only every third poll is of such a job, or every second one where such jobs outnumber the others: jobs that are
+      refused for ever stop no other.
     - Of the others every eighth poll is of the next project in turn: one with ten jobs does not wait for another one's
       ten thousand.
 
@@ -187,7 +187,7 @@ class Lane:
         self._count()
 
     def resume(self, project_id: str) -> None:
-        """Poll the jobs of a project again, which was held."""
+        """Stop passing over the jobs of a project."""
         for line in self._lines:
             line.resume(project_id)
         self._count()

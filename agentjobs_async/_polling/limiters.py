@@ -103,15 +103,15 @@ class ShareLimiter:
         self._last_start = -inf  # the turn, where the poll started a little later
 
     def use(self, share: PollShare) -> None:
-        """Keep to `share` from now on; to be called before all else."""
+        """Keep to `share` from now on. It is the first method to be called."""
         self._share = share
         self._turn = None  # of another share
 
     def opens_at(self, now: float) -> float:
         """Return when the next poll may start.
 
-        A timer may be late: a turn that a poll awaits counts until the next one. At any other time, a poll that comes
-        up between two turns waits, as the polls of all processes may have come up together.
+        A turn that a poll awaits counts until the next turn, since a timer may be late. A poll that comes up between
+        two turns waits for the next one: polls of all processes may have come up together.
         """
         share = self._share
         if not share.may_poll:
@@ -164,7 +164,7 @@ class PollLimits:
         self.in_force = self._in_force()
 
     def share(self, sharer: object, share: PollShare | None) -> None:
-        """Poll within `share` beside all other limits; `None` lifts that of `sharer`. The smallest counts."""
+        """Keep to `share` besides all other limits; `None` lifts that of `sharer`. Of several, the smallest counts."""
         if share is None:
             self._shares.pop(sharer, None)
         else:

@@ -16,10 +16,11 @@ _LATE_SECONDS: Final = 0.25  # more than an iteration of a busy loop takes
 
 
 class PollQueue:
-    """The polls of one scheduler that are yet to be made. It is asked for the next one, and calls nobody.
+    """The polls of one scheduler that are yet to be made. It starts none itself: it is asked for the next one.
 
-    A job is in the wheel until its poll is due, then in a lane. Slow jobs, of which a poll was cut because it hung, use
-    half of the slots at most: one whose turn comes while they do waits in a lane of its own for the next such slot.
+    A job is in the wheel until its poll is due, then in the quick lane. Slow jobs, of which a poll was cut because it
+    hung, use at most half of the slots. When the turn of one comes while all of these are taken, it goes to the slow
+    lane, and gets the next one that is free.
 
     Args:
         limits: How many polls may start.
@@ -30,7 +31,7 @@ class PollQueue:
 
     def __init__(self, limits: PollLimits, jobs: Sized, slots: int, now: float) -> None:
         self._later: TimerWheel[Tracked] = TimerWheel()
-        self._due_at = inf  # loop time at which the first of these comes due, or one that was taken out
+        self._due_at = inf  # loop time at which the first of these comes due; earlier where that one was taken out
         self._quick, self._slow = Lane(), Lane()
         self._gate = Gate(limits, jobs, now)
         self._holds = Holds()
@@ -40,7 +41,7 @@ class PollQueue:
         self._most_slow = max(slots // 2, 1)
 
     def add(self, job: Tracked, now: float) -> None:
-        """Start with a job that is new, as soon as its `not_before` allows."""
+        """Add a job that is new, to be polled as soon as its `not_before` allows."""
         self._projects[job.ref.project_id] += 1
         self.put(job, job.not_before, now)
 
@@ -54,7 +55,7 @@ class PollQueue:
             self._come_due(job)
 
     def put_earlier(self, job: Tracked, when: float, now: float) -> None:
-        """Poll a job at the loop time `when`, unless that is to be earlier already."""
+        """Poll a job that is not due yet at the loop time `when`, unless its poll comes before that anyway."""
         if job.place is Place.LATER and when < job.due:
             self.put(job, when, now)
 
@@ -112,7 +113,7 @@ class PollQueue:
         return None
 
     def _update(self, now: float) -> None:
-        """Put the jobs into their lane that have come due, and end the holds that are over."""
+        """Move the jobs that have come due into the quick lane, and end the holds that are over."""
         for job in self._later.pop_due(now):
             self._come_due(job)
         self._due_at = self._later.first_due()
@@ -126,10 +127,10 @@ class PollQueue:
             self._holds.forget(project_id)
 
     def _check_late(self, job: Tracked, now: float) -> None:
-        """Spread a backlog where its first job is late, though no poll has started meanwhile, and no hold ended.
+        """Spread a backlog whose first job is late although no poll started meanwhile and its project was not held.
 
-        So it is after the loop stood still, or when all slots were taken by polls that hung. No job then waits for as
-        long again.
+        That happens after the loop stood still, or while polls that hung took all slots. The spread takes no longer
+        than the first job was late.
         """
         hold = self._holds.by_project.get(job.ref.project_id)
         was_held = hold is not None and now - hold.ended_at <= _LATE_SECONDS
@@ -147,7 +148,7 @@ class PollQueue:
         job.take_off()
 
     def _rest(self, project_id: str, now: float) -> None:
-        """Hold the other jobs of a project that was held until its next poll, while there are any."""
+        """Hold a project again, which was held, for an interval after each of its polls, until no job of it is due."""
         hold = self._holds.by_project.get(project_id)
         if hold is None or hold.ended_at == inf:
             return
@@ -161,7 +162,7 @@ class PollQueue:
         return len(self._slow_in_flight) < self._most_slow
 
     def _open_lane(self) -> Lane | None:
-        """Return the lane to serve: slow jobs have waited for longer than the others."""
+        """Return the lane to serve; `None` if no job may be polled. Jobs in the slow lane have waited for longer."""
         if self._slow.ready and self._has_slow_slot and not self._quick.has_urgent:
             return self._slow
         return self._quick if self._quick.ready else None

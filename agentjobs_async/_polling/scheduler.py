@@ -98,7 +98,7 @@ class Scheduler:
         return tracked
 
     def created(self, ref: JobRef) -> None:
-        """Note that a job was created a moment ago: it was at work when a wait for it begins now."""
+        """Note that a job was created now: a wait that begins within a second counts it as at work."""
         self._new[ref] = self.loop.time()
         if len(self._new) > _MOST_NEW:
             del self._new[next(iter(self._new))]
@@ -146,7 +146,7 @@ class Scheduler:
         self._hooks.wait_ended(watch, tracked.ref, why, watch.polls, elapsed, lateness, shared=shared)
 
     def _cut(self, tracked: Tracked, why: Result, now: float) -> None:
-        """Cut the poll of a job in flight: the last wait for it ends with `why`."""
+        """Cut the poll of a job, if one is in flight: the last wait for the job ends with `why`."""
         began = self._workers.began(tracked)
         if began is not None:
             cut = why if isinstance(why, asyncio.CancelledError) else TransportError(CUT)
@@ -290,7 +290,7 @@ class Scheduler:
         """End all waits, and yield after each."""
         jobs = deque(self._jobs.values())
         while jobs:
-            tracked = jobs.popleft()  # nothing holds it from here on: were they all freed at the end, that took long
+            tracked = jobs.popleft()  # freed one by one: all of them at the end would take long
             for waiter in tracked.present():
                 self._end_waiter(tracked, waiter, copy(error))
                 yield

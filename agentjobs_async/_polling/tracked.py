@@ -139,9 +139,10 @@ class Tracked(WaitState):
 
     Attributes:
         place: Where its next poll is; the queue alone moves it.
-        is_notified: Whether its state may have changed while its poll was in flight, so that this may have missed it.
+        is_notified: Whether its state may have changed while its poll was in flight, which may have missed the change.
         is_urgent: Whether its next poll goes before all others, since a deadline is near; until that poll begins.
-        patience: Seconds that a poll of it may hang while others wait, once one was cut for that; 0.0 before.
+        patience: Seconds that a poll of it may hang while others wait, after one was cut for that; 0.0 before, and
+            again once one was answered quickly.
         created_here: Whether it was created right before the first wait for it began.
         wants_states: Whether some waiter, present or past, wants each state of the job; a plain `Watch` wants the end.
     """
@@ -205,7 +206,7 @@ class Tracked(WaitState):
         return self.patience > 0
 
     def be_patient(self, seconds: float) -> None:
-        """Allow polls of it to hang for so long, in seconds; 0.0 as long as those of any job."""
+        """Allow polls of it to hang for so many seconds while others wait; 0.0 for as many as those of any job."""
         self.patience = seconds
 
     def notify(self) -> None:

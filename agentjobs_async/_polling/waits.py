@@ -84,7 +84,7 @@ class Waits(Generic[JobLike]):
 
         Raises:
             InvalidInputError: An argument is invalid, before any poll; `policy.wait` returned an invalid delay; or
-            your own `get_job` returned neither an `AgentJob` nor a mapping, or a job of another ref.
+                your own `get_job` returned neither an `AgentJob` nor a mapping, or a job of another ref.
             WaitTimeoutError: `timeout` seconds have passed.
             ProtocolError: No poll of the waits under way has shown the job, and `policy.max_bad_answers` responses in a
                 row were unusable; or one has, and they have lasted for `policy.answer_grace` seconds.

@@ -51,8 +51,9 @@ class _Flight:
 class Workers:
     """Polls the jobs that the queue gives, at most `slots` at a time.
 
-    A slot is used from the start of a poll until it has ended or is cut. From the cut on it is free, although the task
-    may take its time to leave; the job itself is polled again only once the task has left.
+    A slot is used from the start of a poll until the poll has ended or is cut; where it fails at once, for as long as
+    the mean of the others. After a cut the slot is free, although the task may take its time to leave; the job itself
+    is polled again only once the task has left.
 
     Args:
         slots: How many polls may be in flight.
@@ -99,11 +100,11 @@ class Workers:
         self._wait(now)
 
     def _wait(self, now: float) -> None:
-        """Set the timer for what is to be done next."""
+        """Set the timers for the next poll, or where it has no slot, for the next look at polls that hang."""
         wakes_at = self._queue.wakes_at(now)
         if wakes_at > now:
             self._timers.set(self.wake, wakes_at)
-        if wakes_at <= now or self._queue.has_slow:  # there is no slot for it
+        if wakes_at <= now or self._queue.has_slow:  # a job may be polled, and no slot is free for it
             self._timers.set(self._make_room, now + _PATIENCE_SECONDS)
 
     def _start(self, job: Tracked, now: float) -> None:
@@ -125,7 +126,7 @@ class Workers:
             self._timers.set(self.wake, self._loop.time() + _AFTER_CANCELLATION_SECONDS)
             self._on_answer(flight, answer)
         else:
-            self.wake()  # first: what ends the program comes out of the other
+            self.wake()  # first: `_on_answer` may raise what ends the program
             self._on_answer(flight, answer)
 
     def _on_answer(self, flight: _Flight, answer: Answer | BaseException) -> None:
@@ -170,7 +171,7 @@ class Workers:
             flight.task.cancel()
 
     def _make_room(self) -> None:
-        """Cut the polls that hang while others wait: those that many others overtook, or that take half a minute.
+        """Cut the polls that hang while others wait: those that many others overtook, or that took half a minute.
 
         Jobs whose polls hang would otherwise take all slots and stop every other job. Where the server is slow for all
         jobs, polls don't overtake each other, and none is cut early. The polls of a job that is slow itself are given
