@@ -33,7 +33,7 @@ def popped(lane: Lane) -> list[Tracked]:
 
 
 def hurry(lane: Lane, tracked: Tracked) -> None:
-    """Make a job urgent that is lane."""
+    """Make a job urgent that is in a lane."""
     lane.discard(tracked)
     tracked.hurry()
     lane.add(tracked, is_held=False)
