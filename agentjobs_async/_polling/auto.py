@@ -6,7 +6,7 @@ from typing import Final
 
 _LEFT: Final = 0.8  # of the answered polls per second, after a refusal
 _REGROWTH_SECONDS: Final = 60.0  # from a cut until the limit is back at what was answered; it then grows on as fast
-_MEASURED_SECONDS: Final = 60  # of answers: quotas are mostly counted by the minute or the second
+_MEASURED_SECONDS: Final = 65  # of answers: the minute by which quotas are mostly counted, and how long a poll may take
 _FLOOR: Final = 0.2  # polls per second: slower ones would not notice that the server allows more
 _CAUGHT_UP_SECONDS: Final = 0.03
 """How late a start may be without delaying the next one: timers are late, and would leave a part of a quota unused."""

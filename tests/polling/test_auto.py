@@ -51,15 +51,15 @@ def test_refusals_in_a_row() -> None:
 
 
 def test_a_burst_that_uses_a_quota_up() -> None:
-    """What was answered counts over the time since the first answer: a burst at the start is no rate."""
+    """A burst at the start counts over the time since then, also when slow polls are refused after a whole minute."""
     rate = AutoRate()
     for _ in range(100):
         rate.answered(10.0)
     seen = []
-    for later in (1.0, 10.0, 50.0):
+    for later in (1.0, 10.0, 50.0, 62.0):
         rate.refused(10.0 + later)
         seen.append(rate.at(10.0 + later))
-    assert seen == pytest.approx([80, 8, 1.6])
+    assert seen == pytest.approx([80, 8, 1.6, 80 / 62])
 
 
 def test_late_starts() -> None:
