@@ -58,8 +58,6 @@ class Gate:
         self._usual_delay = 0.0
         self._delays = 0  # that were counted
         self.started_at = -inf
-        self._interval = 0.0
-        """Seconds between two polls in an outage, or while what piled up leaves; else 0.0."""
         self._answered_at = now
         self._backoffs: dict[str, Backoff] = {}
 
@@ -68,13 +66,14 @@ class Gate:
         jobs = len(self._jobs)
         return jobs > 1 and len(self._unreached) >= min(_JOBS_NOT_REACHED, jobs)
 
-    def _adjust(self) -> None:
-        """Set the interval, since a reason for one has come or gone."""
-        if self._is_outage:
-            self._interval = self._usual_delay
-        else:
-            longest = min(self.healthy_interval(len(self._jobs)), self._longest_interval)
-            self._interval = longest if self.has_piled_up else 0.0
+    @property
+    def _interval(self) -> float:
+        """Seconds between two polls in an outage, or while what piled up leaves; else 0.0. Jobs may come and go."""
+        if self._unreached and self._is_outage:
+            return self._usual_delay
+        if self.has_piled_up:
+            return min(self.healthy_interval(len(self._jobs)), self._longest_interval)
+        return 0.0
 
     def healthy_interval(self, jobs: int) -> float:
         """Return the seconds between two polls of so many jobs, a little less than at the healthy pace."""
@@ -86,16 +85,18 @@ class Gate:
         `is_urgent`: a deadline is near.
         """
         limits = self._limits.in_force
-        if not (limits or self._interval or self._paused_until > now):
+        is_spread = self.has_piled_up or self._unreached
+        if not (limits or is_spread or self._paused_until > now):
             return now
-        latest = max(self._paused_until, now if is_urgent else self.started_at + self._interval)
+        latest = max(self._paused_until, now if is_urgent or not is_spread else self.started_at + self._interval)
         for limiter in limits:
             latest = max(latest, limiter.opens_at(now))
         return latest if latest > now + ROUNDING_SECONDS else now
 
     def start(self, now: float) -> None:
-        """Count one poll as started."""
-        self.started_at = max(self.started_at + self._interval, now - _CAUGHT_UP_SECONDS)
+        """Count one poll as started; an urgent one did not wait for the interval, and those after it wait no longer."""
+        earliest = max(self.started_at + self._interval, now - _CAUGHT_UP_SECONDS)
+        self.started_at = min(earliest, now)
         for limiter in self._limits.in_force:
             limiter.start(now)
 
@@ -105,12 +106,10 @@ class Gate:
         `longest_interval`: seconds between two polls at most.
         """
         self.has_piled_up, self._longest_interval = True, longest_interval
-        self._adjust()
 
     def clear(self) -> None:
         """Record that nothing is due."""
         self.has_piled_up, self._longest_interval = False, inf
-        self._adjust()
 
     def on_answer(
         self, ref: JobRef, error: BaseException | None, began: float, due: float, not_before: float, now: float
@@ -137,7 +136,6 @@ class Gate:
         if isinstance(error, NotSentError):
             if len(self._unreached) < _JOBS_NOT_REACHED:
                 self._unreached.add(ref)
-            self._adjust()
             return None
         if self._unreached:
             self._reached()

@@ -160,13 +160,36 @@ def test_outage_of_few() -> None:
 
 
 def test_deadline_in_an_outage() -> None:
-    """A poll before a deadline goes out in an outage, and counts as the one that tries."""
+    """Polls before deadlines go out in an outage, and the last counts as the one that tries: they add up to no stop."""
     gate = gate_of(100)
     gate.start(101.0)
     unreached(gate, jobs(10), 101.0)
     assert gate.opens_at(103.0, is_urgent=True) == 103.0
-    gate.start(103.0)
-    assert gate.opens_at(103.0) == pytest.approx(111, abs=0.05)
+    for _ in range(50):
+        gate.start(103.0)
+    assert gate.opens_at(103.0) == pytest.approx(108, abs=0.05)
+    good(gate, 104.0)
+    assert len(starts(gate, 104.0, 109.0)) >= 100
+
+
+def test_jobs_come_and_go() -> None:
+    """The pace of what piled up, and whether there is an outage, follow the number of jobs, which changes meanwhile."""
+    few, many = list(range(2)), list(range(1000))
+    for begin, end in ((few, many), (many[:10], few[:1]), (many[:10], many)):
+        tracked = list(begin)
+        gate = Gate(PollLimits(None), tracked, 0.0)
+        good(gate, 100.0)
+        unreached(gate, jobs(10)[: len(begin)], 101.0)
+        gate.start(102.0)
+        assert gate.opens_at(102.0) == pytest.approx(107.0, abs=0.05)
+        tracked[:] = end
+        good(gate, 107.0)
+        tracked[:] = many
+        now = 107.0
+        for _ in many:
+            now = gate.opens_at(now)
+            gate.start(now)
+        assert now <= 112.0
 
 
 def test_what_piled_up_in_an_outage() -> None:
