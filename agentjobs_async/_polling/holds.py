@@ -12,17 +12,15 @@ class Hold:
 
     Attributes:
         until: Loop time at which it ends.
-        interval: Seconds between two of their polls from then on, until none is due.
         is_pause: Whether the server asked for it, so that urgent jobs wait too. Else it is the rest between two polls
             after such a pause.
         ended_at: When it ended; infinity before.
     """
 
-    __slots__ = ("ended_at", "interval", "is_pause", "until")
+    __slots__ = ("ended_at", "is_pause", "until")
 
-    def __init__(self, until: float, interval: float, *, is_pause: bool) -> None:
+    def __init__(self, until: float, *, is_pause: bool) -> None:
         self.until = until
-        self.interval = interval
         self.is_pause = is_pause
         self.ended_at = inf
 
@@ -49,17 +47,17 @@ class Holds:
         self._ends: list[tuple[float, str]] = []
         """A heap of the ends of holds. Removal is lazy: an item counts only while its time is that of the hold."""
 
-    def pause(self, project_id: str, until: float, interval: float) -> bool:
+    def pause(self, project_id: str, until: float) -> bool:
         """Hold a project until a loop time, as the server asks; return `False` if it is paused for longer already."""
         hold = self.by_project.get(project_id)
         if hold is not None and hold.holds(urgent=True) and hold.until >= until:
             return False
-        self._set(project_id, Hold(until, interval, is_pause=True))
+        self._set(project_id, Hold(until, is_pause=True))
         return True
 
     def rest(self, project_id: str, now: float, interval: float) -> None:
         """Hold a project between one poll, which starts now, and the next."""
-        self._set(project_id, Hold(now + interval, interval, is_pause=False))
+        self._set(project_id, Hold(now + interval, is_pause=False))
 
     def _set(self, project_id: str, hold: Hold) -> None:
         self.by_project[project_id] = hold

@@ -94,6 +94,8 @@ class PollQueue:
         self._projects[project_id] -= 1
         if not self._projects[project_id]:
             del self._projects[project_id]
+            if not self._is_held(job):
+                self._holds.forget(project_id)
 
     def next(self, now: float) -> Tracked | None:
         """Remove and return the job to poll now; `None` while no poll may start."""
@@ -152,7 +154,7 @@ class PollQueue:
         hold = self._holds.by_project.get(project_id)
         if hold is None or hold.ended_at == inf:
             return
-        self._holds.rest(project_id, now, hold.interval)
+        self._holds.rest(project_id, now, self._gate.healthy_interval(self._projects[project_id]))
         for lane in (self._quick, self._slow):
             lane.hold(project_id, urgent=False)
         self._forget_hold(project_id)
@@ -187,8 +189,7 @@ class PollQueue:
 
     def _pause(self, project_id: str, until: float) -> None:
         """Poll no job of a project before the loop time `until`, and then one by one."""
-        interval = self._gate.healthy_interval(self._projects[project_id])
-        if self._holds.pause(project_id, until, interval):
+        if self._holds.pause(project_id, until):
             for lane in (self._quick, self._slow):
                 lane.hold(project_id, urgent=True)
 

@@ -129,6 +129,36 @@ async def test_held_project() -> None:
     assert peak([at for at, _ in sent]) <= 1.1 * 3000 / 9 + 20
 
 
+async def test_project_that_grows_while_it_is_held() -> None:
+    """After a pause a project's jobs leave at the pace of those that it has by now, not when it was paused."""
+    polling = Polling(1)
+    polling.put(0)
+    assert len(await polling.run(1)) == 1
+    polling.jobs[0].put_off(clock() + 9)
+    polling.queue.on_answer(polling.jobs[0], None, clock(), clock())
+    fail(polling, polling.jobs[0], RateLimitedError(429, None, 20.0, "later"), wish=20.0)
+    new = [Tracked(JobRef("docs", f"new_{number}"), None, clock()) for number in range(500)]
+    polling.jobs += new
+    for job in new:
+        polling.queue.add(job, clock())
+    assert await polling.run(19) == []
+    assert len(await polling.run(10)) == 500
+
+
+async def test_holds_of_projects_that_left() -> None:
+    """Nothing is left of a hold once it is over and all jobs of its project have gone, whichever is first."""
+    for seconds in (0, 8, 12):
+        polling = Polling(3, per_second=0.1)
+        polling.put(0)
+        await polling.run(1)
+        fail(polling, polling.jobs[0], RateLimitedError(429, None, 5.0, "later"), wish=5.0)
+        await polling.run(seconds)
+        for job in polling.jobs:
+            polling.queue.remove(job)
+        await polling.run(30)
+        assert polling.queue._holds.by_project == {}, seconds
+
+
 async def test_outage() -> None:
     """In an outage the next one due is polled after each usual delay; when the server answers, all go on, spread."""
     polling = Polling(50)
