@@ -86,6 +86,11 @@ class PollQueue:
         elif self._slow_in_flight:
             self._slow_in_flight.discard(job)
 
+    def block(self, job: Tracked) -> None:
+        """Set a job aside that `next` gave, and whose poll can't begin yet: it uses no slot. `put` brings it back."""
+        self._take_out(job)
+        job.block()
+
     def remove(self, job: Tracked) -> None:
         """Poll a job no more."""
         self._take_out(job)

@@ -129,6 +129,8 @@ class Place(Enum):
     """Due: in a lane, until the gate and a slot let it start."""
     IN_FLIGHT = auto()
     """Under way; or answered a moment ago, and the next one is about to be put."""
+    BLOCKED = auto()
+    """To be made once an earlier poll of the job, which was cut, has left: a callable may swallow the cancellation."""
     GONE = auto()
     """Nowhere: all waits have ended, or are about to end with one result that no deadline and no later answer changes.
     """
@@ -184,6 +186,10 @@ class Tracked(WaitState):
     def take_off(self) -> None:
         """Record that its poll is to begin now."""
         self.place, self.is_urgent = Place.IN_FLIGHT, False
+
+    def block(self) -> None:
+        """Record that its poll can't begin yet, since an earlier one has not left."""
+        self.place = Place.BLOCKED
 
     def go(self) -> None:
         """Record that it is polled no more."""

@@ -77,6 +77,7 @@ class Workers:
         self._blocked: dict[JobRef, Tracked] = {}
         """The jobs that are to be polled once an earlier poll of theirs has left."""
         self._ended = 0
+        self._latencies = 0  # that were counted
         self._mean_latency = 0.0
         self._is_woken = self._closed = False
 
@@ -94,6 +95,7 @@ class Workers:
         now = self._loop.time()
         while self._used < self._slots and (job := self._queue.next(now)) is not None:
             if self._leaving and job.ref in self._leaving:
+                self._queue.block(job)
                 self._blocked[job.ref] = job
             else:
                 self._start(job, now)
@@ -137,13 +139,19 @@ class Workers:
         if job.is_slow and took < _PATIENCE_SECONDS:
             job.be_patient(0.0)
         if not isinstance(answer, BaseException):
-            self._mean_latency += _SMOOTHING * (took - self._mean_latency)
+            self._count_latency(took)
             self._used -= 1
         elif self._mean_latency - took < _LEAST_PAUSE_SECONDS:
             self._used -= 1
         else:  # it keeps its slot for as long as others do: polls that fail at once must not make the client faster
             self._loop.call_later(self._mean_latency - took, self._on_free, context=Context())
         self._parent.on_answer(job, answer, flight.began, now)
+
+    def _count_latency(self, seconds: float) -> None:
+        if seconds > self._longest:
+            return  # the loop stood still meanwhile
+        self._latencies += 1
+        self._mean_latency += max(_SMOOTHING, 1 / self._latencies) * (seconds - self._mean_latency)
 
     def _on_free(self) -> None:
         self._used -= 1
