@@ -130,6 +130,8 @@ class Gate:
         """
         if due > now >= not_before:
             self._count_delay(due - now)
+        elif due > now and not self._delays:
+            self._usual_delay = due - now  # until a delay is known: the release of a first pause is spread, too
         if error is None:
             self._on_job(ref.project_id, now)
             return None

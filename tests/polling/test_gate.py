@@ -81,6 +81,16 @@ def test_pause_of_all() -> None:
     assert failures(check, (503, B), (503, ELSEWHERE), (429, ELSEWHERE)) == {}
 
 
+def test_pause_before_any_delay_is_known() -> None:
+    """Where the first answers of all ask for a pause, what waits is spread as well, until a delay is known."""
+    gate = Gate(PollLimits(None), range(100), 0.0)
+    for ref in (A, B):
+        refused(gate, ref, 101.0, wish=20.0)
+    assert 100 <= len(starts(gate, 101.0, 141.0)) <= 1.1 * 100 + 1
+    good(gate, 141.0)
+    assert gate.healthy_interval(1) == pytest.approx(5.0 / 1.1)
+
+
 def test_kinds_are_apart() -> None:
     """A limited project and another project's unavailable job are two things, and two jobs of a project are one."""
     gate = gate_of(9)
