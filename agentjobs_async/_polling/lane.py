@@ -14,6 +14,8 @@ Were there more turns, many small projects that begin to fail would come close t
 the polls of all, and polls that hang fill the slots faster than others can overtake them.
 """
 
+_URGENT_IN_A_ROW: Final = 2  # while others are due: waits that end without end, one after another, stop no other job
+
 _BETWEEN_REFUSED: Final = 2  # polls of other jobs between two of refused ones: those refused for ever get a third
 _BETWEEN_MANY_REFUSED: Final = 1  # the same where refused jobs are the most: with a third they would wait three turns
 
@@ -118,7 +120,7 @@ class _Line:
 class Lane:
     """Due jobs, first in, first out, in three lines.
 
-    - Urgent jobs go before all others.
+    - Urgent jobs go before all others, which get every third poll meanwhile.
     - A job whose poll the server refused for now goes next, since it has kept its position. But while others are due,
       only every third poll is of such a job, or every second one where such jobs outnumber the others: jobs that are
       refused for ever stop no other.
@@ -135,6 +137,7 @@ class Lane:
         self.ready = 0
         self._urgent, self._refused, self._others = _Line(), _Line(), _Line()
         self._lines = (self._urgent, self._refused, self._others)
+        self._urgent_popped = 0  # in a row
         self._others_popped = 0
         self._refused_from = 0  # of `_others_popped`: from then on, a refused job may go before others
 
@@ -166,19 +169,25 @@ class Lane:
         self._line_of(job).discard(job)
         self._count()
 
-    def pop(self) -> Tracked:
-        """Remove and return the next job; at least one must be ready."""
-        if self._urgent.ready:
+    def pop(self, *, only_urgent: bool = False) -> Tracked:
+        """Remove and return the next job, or with `only_urgent` the next urgent one; at least one must be ready."""
+        is_turn_of_others = self._urgent_popped >= _URGENT_IN_A_ROW and self.ready > self._urgent.ready
+        if self._urgent.ready and (only_urgent or not is_turn_of_others):
+            self._urgent_popped += 1
             job = self._urgent.pop()
-        elif self._refused.ready and (self._others_popped >= self._refused_from or not self._others.ready):
-            are_many = self._refused.ready > self._others.ready
-            self._refused_from = self._others_popped + (_BETWEEN_MANY_REFUSED if are_many else _BETWEEN_REFUSED)
-            job = self._refused.pop()
         else:
-            self._others_popped += 1
-            job = self._others.pop(by_turn=self._others_popped % _TURN_EVERY == 0)
+            self._urgent_popped = 0
+            job = self._pop_not_urgent()
         self.ready -= 1
         return job
+
+    def _pop_not_urgent(self) -> Tracked:
+        if self._refused.ready and (self._others_popped >= self._refused_from or not self._others.ready):
+            are_many = self._refused.ready > self._others.ready
+            self._refused_from = self._others_popped + (_BETWEEN_MANY_REFUSED if are_many else _BETWEEN_REFUSED)
+            return self._refused.pop()
+        self._others_popped += 1
+        return self._others.pop(by_turn=self._others_popped % _TURN_EVERY == 0)
 
     def hold(self, project_id: str, *, urgent: bool) -> None:
         """Pass over the jobs of a project from now on; `urgent`: also those that are urgent."""

@@ -109,7 +109,7 @@ class PollQueue:
         while (lane := self._open_lane()) is not None:
             if self._gate.opens_at(now, is_urgent=lane.has_urgent) > now:
                 break
-            job = lane.pop()
+            job = lane.pop(only_urgent=lane.has_urgent and self._gate.opens_at(now) > now)
             if job.is_slow:
                 if not self._has_slow_slot:
                     self._slow.add(job, is_held=self._is_held(job))

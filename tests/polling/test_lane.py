@@ -104,7 +104,7 @@ def test_removed_jobs() -> None:
 
 
 def test_urgent() -> None:
-    """Urgent jobs go before all others, in order."""
+    """Urgent jobs go before others, in order."""
     jobs = [job("docs" if number < 3 else "other", number) for number in range(5)]
     lane = filled(*jobs)
     for tracked in (jobs[4], jobs[2]):
@@ -112,6 +112,17 @@ def test_urgent() -> None:
     assert lane.has_urgent
     assert popped(lane) == [jobs[4], jobs[2], jobs[0], jobs[1], jobs[3]]
     assert not lane.has_urgent
+
+
+def test_urgent_jobs_without_end() -> None:
+    """However many jobs become urgent, every third poll is of another one, unless it must be of an urgent one."""
+    urgent, others = [job("urgent", number) for number in range(100)], [job("docs", number) for number in range(10)]
+    lane = filled(*others)
+    for tracked in urgent:
+        tracked.hurry()
+        lane.add(tracked, is_held=False)
+    assert [lane.pop(only_urgent=True) for _ in range(10)] == urgent[:10]
+    assert [tracked for tracked in popped(lane)[:30] if tracked in others] == others
 
 
 def test_held_jobs_keep_their_positions() -> None:

@@ -42,6 +42,21 @@ async def test_deadlines_first() -> None:
     assert await polling.run(10) == [(0, 4), (1, 3), (2, 0), (3, 1), (4, 2)]
 
 
+async def test_deadlines_in_an_outage() -> None:
+    """The turn of other jobs between urgent ones is none in an outage: a job near its deadline waits for no trial."""
+    polling = Polling(50)
+    polling.put(0)
+    await polling.run(1)
+    for job in polling.jobs:
+        fail(polling, job, NotSentError("gone", "refused"))
+    polling.put(0)
+    await polling.run(1)
+    urgent = [job for job in polling.jobs if job.place is Place.DUE][:20]
+    for job in urgent:
+        polling.queue.hurry(job, clock())
+    assert len(await polling.run(1)) == 20
+
+
 async def test_urgent() -> None:
     """A near deadline makes a later poll due now, but not before the job's `not_before`, and no poll in flight."""
     polling = Polling(4)
