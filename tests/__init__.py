@@ -1,6 +1,7 @@
 """The tests, in folders as the rooms of the package, and what they share.
 
 - `rows`: tables as one test, which names the rows that fail; `until`: waits for conditions; `ids`: made-up ids.
+- `modules`: the sources of the package, and what each imports.
 - `checkout`: the root of the repository, a copy of it, and the mark of tests that need it.
 - `http.tls`: a server that wants the certificates of its clients.
 - `polled`: get-job callables in memory, `REF`, `clock`, `every` and `never`; `past`: histories of polls.

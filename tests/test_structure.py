@@ -3,29 +3,29 @@
 import ast
 import io
 import json
-import re
 import subprocess
 import sys
 import tokenize
 from collections import Counter
-from collections.abc import Iterator
-from functools import cache
 from importlib import import_module
-from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 import agentjobs_async
 from agentjobs_async.testing import Emulator, JobScript
-
-HOME = Path(agentjobs_async.__file__).parent
-PACKAGE = HOME.name
-FILES = {
-    ".".join(path.relative_to(HOME).with_suffix("").parts).removesuffix("__init__").rstrip("."): path
-    for path in sorted(HOME.rglob("*.py"))
-}
-"""Every module by its name within the package; the package itself is the empty name."""
+from tests.modules import (
+    FILES,
+    HOME,
+    PACKAGE,
+    imports_of,
+    is_private,
+    is_within,
+    own_imports,
+    room_of,
+    text_of,
+    tree_of,
+)
 
 ROOMS: dict[str, set[str]] = {
     "_version": set(),
@@ -93,62 +93,6 @@ MOST_LINES_OF_CODE, MOST_LINES = 300, 500
 MOST_MODULES = 17
 """Of a folder, without its `__init__`."""
 
-ROOMS_WITH_OWNERS = {"_http", "_polling", "batch", "durable"}
-"""Where an object's fields are its own, and a reader follows methods by definitions."""
-
-CALLABLES_OF_CONSTRUCTORS = {
-    "_http.progress: before_send",  # the user's
-    "batch._run.feed: deliver",
-    "batch._run.feed: run",
-    "batch._store.opened: clock",
-    "batch._store.reader: clock",
-    "batch._store.row_store: clock",
-    "batch._store.rows: page",
-    "batch.worker: on_result",
-    "durable._callback: function",
-}
-"""Parameters of constructors that are callables. The list only gets shorter."""
-
-WRITTEN_FROM_OUTSIDE = {
-    "_http.create": {"error.outcome", "response.outcome", "result.outcome"},
-    "_http.responses": {"error.retry_after", "refusal.outcome"},
-    "_http.transport": {
-        "interrupted.__cause__",
-        "interrupted.__context__",
-        "received.body",
-        "received.whole",
-        "self._reads._retry_connection",
-    },
-    "_polling.reading": {"error.ref", "replacement.__cause__"},
-    "_polling.wait": {"wait.error", "wait.polling", "wait.polls"},
-    "batch._run.feed": {"self._context.slots.on_change"},
-    "batch._run.item": {
-        "item.over",
-        "item.row",
-        "item.watch",
-        "self.item.claim",
-        "self.item.failures",
-        "self.item.ref",
-        "self.item.row",
-        "self.item.spent_seconds",
-    },
-    "batch._run.slots": {"slot.left", "slot.taken"},
-    "batch._run.tasks": {"item.phase", "running.phase"},
-    "batch._store.row_store": {"store._mask"},
-    "batch._store.writer": {"queue.connection", "queue.writer"},
-    "durable._creates": {"item.over"},
-    "durable._following": {
-        "followed.earlier_polls",
-        "followed.is_recorded",
-        "followed.left",
-        "followed.state",
-        "followed.task",
-        "followed.watch",
-    },
-    "durable.entry": {"error.outcome", "error.ref"},
-}
-"""Fields of other objects that a module writes. The list only gets shorter."""
-
 IMPORTERS = {
     "aiohttp": {"_http.transport", "_http.connections", "testing", "report"},  # the client, its private parts; servers
     "cattrs": {"_documents"},
@@ -188,41 +132,6 @@ WITHIN_THE_PACKAGE = {
 }
 
 
-def room_of(module: str) -> str:
-    return module.partition(".")[0]
-
-
-def is_private(module: str) -> bool:
-    """Return whether no program imports a module: by its name, or since it is a part of the command line."""
-    return any(part.startswith("_") for part in module.split(".")) or module.startswith("cli.")
-
-
-@cache
-def imports_of(module: str) -> frozenset[tuple[str, str, bool]]:
-    """Return what a module imports as (module, name, whether for types only), wherever in the file it does so."""
-    tree = tree_of(module)
-    typing_blocks = [
-        node for node in ast.walk(tree) if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
-    ]
-    for_types = {id(node) for block in typing_blocks for node in ast.walk(block)}
-    found = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            found |= {(alias.name, "", id(node) in for_types) for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            found |= {(node.module or "", alias.name, id(node) in for_types) for alias in node.names}
-    return frozenset(found)
-
-
-def own_imports(module: str) -> Iterator[tuple[str, str, bool]]:
-    """Return what a module imports from this package: (module, name, whether for types only)."""
-    for source, name, for_types in imports_of(module):
-        if source.split(".")[0] == PACKAGE:
-            inner = source.removeprefix(PACKAGE).lstrip(".")
-            submodule = f"{inner}.{name}".strip(".")
-            yield (submodule, "", for_types) if submodule in FILES else (inner, name, for_types)
-
-
 def loaded(module: str) -> ModuleType:
     return import_module(f"{PACKAGE}.{module}".rstrip("."))
 
@@ -234,10 +143,6 @@ def run(program: str, *arguments: str) -> str:
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own program
     assert done.returncode == 0, done.stderr
     return done.stdout
-
-
-def is_within(module: str, room: str) -> bool:
-    return module == room or module.startswith(f"{room}.")
 
 
 def room_imports(room: str) -> set[str]:
@@ -276,16 +181,6 @@ def test_the_screen_of_the_command_line() -> None:
     assert {(module, target) for module, target in above if not is_within(target, "cli._output")} == set()
 
 
-@cache
-def text_of(module: str) -> str:
-    return FILES[module].read_text(encoding="utf-8")
-
-
-@cache
-def tree_of(module: str) -> ast.Module:
-    return ast.parse(text_of(module))
-
-
 def is_text(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
@@ -320,36 +215,6 @@ def test_private_modules_have_no_list_of_names() -> None:
     """No private module has an `__all__`: a leading underscore says as much."""
     found = [module for module in FILES if is_private(module) and "\n__all__ =" in text_of(module)]
     assert found == []
-
-
-def test_constructors_take_no_further_callable() -> None:
-    """No constructor of these rooms is handed a callable, but for those that are listed."""
-    found = {
-        f"{module}: {argument.arg}"
-        for module in FILES
-        if room_of(module) in ROOMS_WITH_OWNERS
-        for node in ast.walk(tree_of(module))
-        if isinstance(node, ast.FunctionDef) and node.name == "__init__"
-        for argument in (*node.args.args, *node.args.kwonlyargs)
-        if argument.annotation is not None and "Callable[" in ast.unparse(argument.annotation)
-    }
-    assert found == CALLABLES_OF_CONSTRUCTORS
-
-
-def written_fields(module: str) -> set[str]:
-    """Return the fields of other objects that a module assigns to or deletes, as `name.field`."""
-    written = {
-        ast.unparse(node)
-        for node in ast.walk(tree_of(module))
-        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store | ast.Del)
-    }
-    return {target for target in written if not re.fullmatch(r"(self|cls)\.\w+", target)}
-
-
-def test_nobody_writes_another_objects_field() -> None:
-    """In these rooms no object's field is written from outside the object, but for those that are listed."""
-    modules = [module for module in FILES if room_of(module) in ROOMS_WITH_OWNERS]
-    assert {module: fields for module in modules if (fields := written_fields(module))} == WRITTEN_FROM_OUTSIDE
 
 
 def in_circles(graph: dict[str, set[str]]) -> set[str]:
