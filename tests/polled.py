@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
@@ -42,6 +42,11 @@ def peak(times: Sequence[float], span: float = 1.0) -> int:
             first += 1
         most = max(most, last - first + 1)
     return most
+
+
+def kinds(events: Sequence[object]) -> list[str]:
+    """Return the names of the classes of events."""
+    return [type(event).__name__ for event in events]
 
 
 def stand_still(seconds: float) -> None:
@@ -151,6 +156,23 @@ async def let_go(iterations: int = 5) -> None:
 async def ended(*waits: asyncio.Future[AgentJob]) -> list[Any]:
     """Wait until these have ended, and return the job or the error of each."""
     return await asyncio.gather(*waits, return_exceptions=True)
+
+
+def takes(seconds: float, answer: object = "active") -> Callable[[JobRef], Awaitable[object]]:
+    """Return a step that gives a status, or raises an error, after so many seconds."""
+
+    async def step(_ref: JobRef) -> object:
+        await asyncio.sleep(seconds)
+        return answer
+
+    return step
+
+
+async def cancelled(waits: Sequence[asyncio.Future[AgentJob]]) -> None:
+    """Cancel waits, and let them leave."""
+    for wait in waits:
+        wait.cancel()
+    await ended(*waits)
 
 
 async def never(_ref: JobRef) -> Any:

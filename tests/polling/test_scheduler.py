@@ -1,12 +1,8 @@
 """All polls of one tracker: their order, budget, deadlines and sharing, and what they do when a server suffers."""
 
 import asyncio
-import gc
-from collections import Counter
-from collections.abc import Callable
-from contextvars import ContextVar
 from math import inf
-from typing import Any, Final, cast
+from typing import Any, cast
 
 import pytest
 import tenacity
@@ -15,7 +11,6 @@ from agentjobs_async import (
     AgentJob,
     AgentJobsError,
     AuthError,
-    HttpTimeouts,
     InvalidInputError,
     JobChanged,
     JobPolled,
@@ -28,7 +23,6 @@ from agentjobs_async import (
     ProtocolError,
     RateLimitedError,
     ServerError,
-    SessionClosedError,
     TransportError,
     WaitEnded,
     WaitStarted,
@@ -39,20 +33,20 @@ from tests.polled import (
     ACTIVE,
     REF,
     Polled,
+    cancelled,
     changed,
     clock,
     ended,
     every,
     gaps,
     in_memory,
+    kinds,
     missing,
     never,
     peak,
     refs,
-    swallows,
 )
 from tests.rows import failures_at_once
-from tests.scripted import session_of
 
 pytestmark = in_memory
 
@@ -69,17 +63,6 @@ def failed(status: int, seconds: float | None = None) -> ServerError:
     return ServerError(status, None, seconds, "no")
 
 
-async def cancelled(waits: list[asyncio.Future[AgentJob]]) -> None:
-    """Cancel waits, and let them leave."""
-    for wait in waits:
-        wait.cancel()
-    await ended(*waits)
-
-
-def kinds(events: list[Any]) -> list[str]:
-    return [type(event).__name__ for event in events]
-
-
 # Order and budget.
 
 
@@ -92,150 +75,6 @@ async def test_first_come_first_served() -> None:
         assert [job_id for _, job_id in get_job.asked[:12]] == ["job_0", "job_1", "job_2", "job_3"] * 3
         assert get_job.times == list(range(12))
         await cancelled(waits)
-
-
-async def test_polls_that_are_slow_for_all() -> None:
-    """A server that is slow for all is left its time: polls that wait for a slot cut none of those in flight."""
-    events: list[Any] = []
-    get_job = Polled("completed", latency=25)
-    async with JobTracker(get_job, budget=PollBudget(in_flight=2), hooks=[events.append]) as tracker:
-        await ended(*(tracker.watch(ref) for ref in refs(10)))
-    assert kinds(events) == ["WaitStarted"] * 10 + ["JobPolled", "WaitEnded"] * 10
-    assert 125 <= clock() - get_job._made <= 135
-
-
-def takes(seconds: float, status: str = "active") -> Callable[[JobRef], Any]:
-    async def read(_ref: JobRef) -> str:
-        await asyncio.sleep(seconds)
-        return status
-
-    return read
-
-
-SLOW: Final = [f"job_{number}" for number in range(0, 100, 10)]
-
-
-async def test_slow_jobs_are_seen() -> None:
-    """Jobs that are slow themselves are seen at saturation, the others go on meanwhile, and nothing is cut for ever."""
-
-    async def check(slots: int, seconds: float) -> None:
-        events: list[Any] = []
-        steps = [takes(seconds)] * 2 + [takes(seconds, "completed")]
-        get_job = Polled(jobs=dict.fromkeys(SLOW, steps), latency=0.1)
-        budget = PollBudget(in_flight=slots)
-        async with JobTracker(get_job, policy=every(0.1), budget=budget, hooks=[events.append]) as tracker:
-            waits = [tracker.watch(ref, timeout=None) for ref in refs(100)]
-            await asyncio.sleep(30)
-            before = len(get_job.asked)
-            await asyncio.sleep(10)
-            fast = [job_id for _, job_id in get_job.asked[before:] if job_id not in SLOW]
-            assert len(fast) >= 0.45 * 10 * slots / 0.1 * (0.2 if slots == 1 else 1)
-            await ended(*waits[::10])
-            assert clock() - get_job._made <= 500 / slots + 60
-            await cancelled(waits)
-        failed = [event for event in events if isinstance(event, PollFailed)]
-        cut = Counter(event.ref.job_id for event in failed if "cut" in str(event.error))
-        assert set(cut) <= set(SLOW)
-        assert max(cut.values(), default=0) <= 3
-
-    assert await failures_at_once(check, (1, 0.9), (2, 3.0), (5, 3.0), (20, 3.0)) == {}
-
-
-async def test_half_of_the_slots() -> None:
-    """Of jobs whose polls were cut, no more are polled at once than half of the slots, whatever is due."""
-    flying = Counter[str]()
-    most = 0
-
-    async def hangs(ref: JobRef) -> object:
-        nonlocal most
-        flying[ref.job_id] += 1
-        first = flying[ref.job_id] == 1
-        slow.update([ref.job_id] if not first else [])
-        most = max(most, slow.total())
-        try:
-            return await asyncio.Event().wait()
-        finally:
-            slow.subtract([ref.job_id] if not first else [])
-
-    slow = Counter[str]()
-    get_job = Polled(jobs={key: [hangs] for key in [f"job_{number}" for number in range(0, 100, 4)]}, latency=0.1)
-    async with JobTracker(get_job, policy=every(1), budget=PollBudget(in_flight=8)) as tracker:
-        waits = [tracker.watch(ref, timeout=100 + number) for number, ref in enumerate(refs(100))]
-        await asyncio.sleep(20)
-        before = len(get_job.asked)
-        await asyncio.sleep(60)
-        assert len([job_id for _, job_id in get_job.asked[before:]]) >= 0.9 * 60 * 4 / 0.1
-        assert tracker.stats().due >= 1
-        await ended(*waits)
-        assert (tracker.stats().jobs, tracker.stats().due, tracker.stats().in_flight) == (0, 0, 0)
-    assert most == 4
-    assert min(flying.values()) >= 3
-
-
-async def test_patience_doubles() -> None:
-    """Each time that a poll is cut, the next of its job has twice the time, up to half a minute in a tracker."""
-    lasted: list[float] = []
-
-    async def hangs(_ref: JobRef) -> object:
-        began = clock()
-        try:
-            return await asyncio.Event().wait()
-        finally:
-            lasted.append(clock() - began)
-
-    get_job = Polled(jobs={"job_0": [hangs]}, latency=0.1)
-    async with JobTracker(get_job, policy=every(0.5), budget=PollBudget(in_flight=2)) as tracker:
-        waits = [tracker.watch(ref, timeout=150) for ref in refs(50)]
-        await ended(*waits)
-    allowed = [1, 2, 4, 8, 16, 30, 30]
-    assert [0 <= took + get_job.latency - least <= 1.1 for took, least in zip(lasted, allowed, strict=False)] == [
-        True
-    ] * len(allowed)
-
-
-async def test_job_that_is_fast_again() -> None:
-    """A job whose poll was cut, and that answers fast again, is like any other."""
-    get_job = Polled(jobs={"job_0": [takes(3), takes(3), takes(0.1), "active"]}, latency=0.1)
-    async with JobTracker(get_job, policy=every(0.5), budget=PollBudget(in_flight=2)) as tracker:
-        waits = [tracker.watch(ref, timeout=60) for ref in refs(50)]
-        await asyncio.sleep(2)
-        (tracked,) = (tracked for ref, tracked in scheduler_of(tracker)._jobs.items() if ref.job_id == "job_0")
-        assert tracked.patience == 2
-        await asyncio.sleep(30)
-        assert tracked.patience == 0
-        assert not scheduler_of(tracker)._queue._slow_in_flight
-        await ended(*waits)
-
-
-async def test_slow_jobs_among_themselves() -> None:
-    """When nothing else is due, slow jobs that hang still give their slots to those that wait for one."""
-    back = asyncio.Event()
-
-    async def hangs(_ref: JobRef) -> object:
-        await back.wait()
-        return "completed"
-
-    get_job = Polled(jobs={ref.job_id: [hangs] for ref in refs(9)}, latency=0.1)
-    async with JobTracker(get_job, policy=every(0.5), budget=PollBudget(in_flight=4)) as tracker:
-        slow = [tracker.watch(ref, timeout=None) for ref in refs(9)]
-        await ended(*(tracker.watch(ref, timeout=60) for ref in refs(60)[9:]))
-        before = len(get_job.asked)
-        await asyncio.sleep(600)
-        polls = Counter(job_id for _, job_id in get_job.asked[before:])
-        assert sum(count >= 3 for count in polls.values()) >= 8
-        back.set()
-        assert {type(end) for end in await ended(*slow)} == {AgentJob}
-
-
-async def test_longest_patience_of_a_session() -> None:
-    """A session's polls are cut no later than `timeouts.request`; those of a user's own get_job as a tracker's."""
-
-    async def check(longest: float, **settings: Any) -> None:
-        async with session_of(timeouts=HttpTimeouts(request=7), **settings) as session:
-            assert session._scheduler()._workers._longest == longest
-
-    await check(7.0)
-    await check(30.0, get_job=never)
 
 
 # Sharing.
@@ -484,30 +323,6 @@ async def test_notify() -> None:
     assert await failures_at_once(check, 1, 1000) == {}
 
 
-async def test_callable_that_cancels_its_worker_and_leaves_a_variable() -> None:
-    """A poll that cancels its own task is followed by a pause, also where it leaves a context variable behind."""
-    variable = ContextVar[int]("variable")
-    asked: list[float] = []
-    began = clock()
-
-    async def get_job(ref: JobRef) -> AgentJob:
-        asked.append(clock() - began)
-        variable.set(1)
-        task = asyncio.current_task()
-        assert task is not None
-        task.cancel()
-        return AgentJob(ref.job_id, "docs", "active")
-
-    async with JobTracker(get_job, policy=every(10), budget=PollBudget(in_flight=1)) as tracker:
-        waits = [tracker.watch(ref) for ref in refs(4)]
-        await asyncio.sleep(0.9)
-        assert asked == pytest.approx([0], abs=0.01)
-        await asyncio.sleep(5)
-        assert len(asked) == 4
-        for wait in waits:
-            wait.cancel()
-
-
 async def test_notify_in_flight() -> None:
     """A hint that comes while a poll is in flight brings one more after it: the answer may be older than the hint."""
     get_job = Polled("active", "completed", latency=2)
@@ -695,105 +510,6 @@ def test_what_ends_the_program() -> None:
     for error in (KeyboardInterrupt, SystemExit):
         with pytest.raises(error):
             asyncio.run(use(error))
-
-
-async def test_poll_that_raises_generator_exit() -> None:
-    """A callable that raises GeneratorExit ends the waits for its own job with a RuntimeError, and no other."""
-
-    async def get_job(ref: JobRef) -> AgentJob:
-        if ref == REF:
-            raise GeneratorExit
-        return AgentJob(ref.job_id, ref.project_id, "completed")
-
-    async with JobTracker(get_job, budget=PollBudget(in_flight=1)) as tracker:
-        stuck, other = tracker.watch(REF, timeout=None), tracker.watch(refs(1)[0])
-        assert [type(end) for end in await ended(stuck, other)] == [RuntimeError, AgentJob]
-        assert tracker.stats().in_flight == 0
-
-
-async def test_error_in_place_of_a_cancellation() -> None:
-    """A poll may answer its cut with an error of its own: nobody is left to hear of it, and asyncio logs nothing."""
-
-    async def fails_when_cut(_ref: JobRef) -> object:
-        try:
-            return await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            raise OSError("closed") from None
-
-    logged: list[dict[str, Any]] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: logged.append(context))
-    for cut in (None, 5.0):
-        async with JobTracker(Polled(fails_when_cut)) as tracker:
-            wait = tracker.watch(REF, timeout=cut)
-            await asyncio.sleep(1)
-            if cut is None:
-                wait.cancel()
-            await ended(wait)
-            await asyncio.sleep(1)
-            gc.collect()
-            assert (logged, tracker.stats().errors) == ([], 0)
-
-
-async def test_hanging_poll_that_swallows_its_cut() -> None:
-    """A poll that is cut to make room, and swallows that, is followed by the next when it has ended, not before."""
-    get_job = Polled("completed", latency=0.1, jobs={"job_1": [swallows]})
-    async with JobTracker(get_job, policy=every(1), budget=PollBudget(in_flight=1)) as tracker:
-        stuck = tracker.watch(REF, timeout=110)
-        await asyncio.sleep(1)
-        await ended(*(tracker.watch(ref) for ref in refs(1)))
-        assert clock() - get_job._made < 40
-        await ended(stuck)
-    assert get_job.at() == pytest.approx([0, 100.1], abs=0.2)
-    assert get_job.doubled == set()
-
-
-async def test_closing_with_swallowed_cancellation() -> None:
-    """A poll that swallows its cancellation does not hold up the closing."""
-    get_job = Polled(swallows)
-    tracker = JobTracker(get_job)
-    waits = [tracker.watch(ref) for ref in refs(3)]
-    await asyncio.sleep(1)
-    waits[0].cancel()
-    began = clock()
-    await tracker.aclose()
-    assert clock() == began
-    assert [type(result) for result in await ended(*waits)] == [asyncio.CancelledError] + [SessionClosedError] * 2
-    await asyncio.sleep(100)
-    assert asyncio.all_tasks() == {asyncio.current_task()}
-    assert len(get_job.asked) == 3
-
-
-async def test_all_tasks_of_the_loop_are_cancelled() -> None:
-    """When a caller cancels the tasks that poll, the waits they served are cancelled; the tracker goes on."""
-    get_job = Polled(never, "completed")
-    events: list[Any] = []
-    async with JobTracker(get_job, policy=every(1), hooks=[events.append]) as tracker:
-        wait = tracker.watch(REF)
-        await asyncio.sleep(1)
-        for task in asyncio.all_tasks() - {asyncio.current_task()}:
-            task.cancel()
-        await ended(wait)
-        assert wait.cancelled()
-        assert (tracker.stats().in_flight, clock() - get_job._made) == (0, 1)
-        assert (await tracker.wait_for_job(REF)).succeeded
-    assert kinds(events) == ["WaitStarted", "PollFailed", "WaitEnded", "WaitStarted", "JobPolled", "WaitEnded"]
-
-
-async def test_callable_that_leaves_its_own_wait() -> None:
-    """A callable may cancel the wait that it works for; its poll is cut, and the next wait has its own."""
-    waits: list[asyncio.Future[AgentJob]] = []
-
-    async def leaves(_ref: JobRef) -> str:
-        waits[0].cancel()
-        return "completed"
-
-    get_job = Polled(leaves, "completed")
-    async with JobTracker(get_job) as tracker:
-        waits.append(tracker.watch(REF))
-        await ended(*waits)
-        assert waits[0].cancelled()
-        assert (await tracker.wait_for_job(REF)).succeeded
-        assert (tracker.stats().in_flight, tracker.stats().polls) == (0, 1)
 
 
 # Hooks.
