@@ -189,6 +189,8 @@ class Workers:
         is_full = self._used >= self._slots and self._queue.wakes_at(now) <= now
         if is_full or self._queue.has_slow:
             for flight in sorted(self._flights.values(), key=lambda flight: flight.began):
+                if flight.job not in self._flights:
+                    continue  # a hook that heard of a cut before this one has ended the last wait for the job
                 if (is_full or flight.job.is_slow) and now - flight.began >= self._patience(flight):
                     self._give_up(flight, now)
         self.wake()

@@ -216,3 +216,22 @@ async def test_quick_jobs_while_only_slow_ones_wait() -> None:
         await asyncio.sleep(300)
         assert lasted == []
         assert min(len(get_job.at(f"job_{number}")) for number in range(1, 5)) >= 4
+
+
+async def test_each_cut_is_told_once() -> None:
+    """A hook that hears of a cut may end the wait of another poll that hangs: of each poll one event is told."""
+    events: list[Any] = []
+    waits: list[asyncio.Future[AgentJob]] = []
+
+    def leaves(event: object) -> None:
+        events.append(event)
+        if isinstance(event, PollFailed):
+            waits[1].cancel()
+
+    get_job = Polled(jobs={"job_0": [never], "job_1": [never]})
+    async with JobTracker(get_job, policy=every(100), budget=PollBudget(in_flight=2), hooks=[leaves]) as tracker:
+        waits += [tracker.watch(ref) for ref in refs(3)]
+        await asyncio.sleep(50)
+        assert [event.ref for event in events if isinstance(event, PollFailed)] == refs(2)
+        assert tracker.stats().polls == 2
+        await cancelled(waits)
