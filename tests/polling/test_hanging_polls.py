@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from agentjobs_async import AgentJob, HttpTimeouts, JobRef, JobTracker, PollBudget, PollFailed
 from agentjobs_async._polling.limiters import PollShare
-from tests.polled import Polled, cancelled, clock, ended, every, in_memory, kinds, never, refs, takes
+from tests.polled import Polled, cancelled, clock, ended, every, in_memory, kinds, never, refs, swallows, takes
 from tests.polling.working import Working, working
 from tests.rows import failures_at_once
 from tests.scripted import session_of
@@ -216,6 +216,15 @@ async def test_quick_jobs_while_only_slow_ones_wait() -> None:
         await asyncio.sleep(300)
         assert lasted == []
         assert min(len(get_job.at(f"job_{number}")) for number in range(1, 5)) >= 4
+
+
+async def test_slow_job_that_swallows_its_cut() -> None:
+    """A slow job whose cut poll has not left takes no slot of the slow ones: they go on meanwhile."""
+    get_job = Polled(jobs={"job_0": [swallows], "job_1": [never]}, latency=0.1)
+    async with working(get_job, count=50, slots=2, delay=0.5):
+        await asyncio.sleep(99)
+    assert get_job.at("job_0") == [0]
+    assert len(get_job.at("job_1")) >= 3
 
 
 async def test_each_cut_is_told_once() -> None:

@@ -121,6 +121,30 @@ async def test_slot_of_a_cut_poll() -> None:
     assert get_job.doubled == set()
 
 
+async def test_wait_for_a_job_that_is_not_polled_yet() -> None:
+    """While an earlier poll of a job has not left, new waits for it have no poll, and end as any others do."""
+    get_job = Polled(swallows, "active")
+    events: list[Any] = []
+    async with JobTracker(get_job, policy=every(1), hooks=[events.append]) as tracker:
+        first = tracker.watch(REF)
+        await asyncio.sleep(1)
+        first.cancel()
+        events.clear()
+        waits = [tracker.watch(REF, timeout=10)]
+        await asyncio.sleep(1)
+        waits.append(tracker.watch(REF, timeout=20))
+        left = tracker.watch(REF, timeout=None)
+        await let_go()
+        assert (tracker.stats().jobs, tracker.stats().in_flight) == (1, 0)
+        tracker.notify(REF)
+        errors = await ended(*waits)
+        assert [(error.polls, error.elapsed, error.last_error) for error in errors] == [(0, 10, None), (0, 20, None)]
+        left.cancel()
+        await asyncio.sleep(200)
+        assert kinds(events) == ["WaitStarted"] * 3 + ["WaitEnded"] * 3
+    assert get_job.at() == [0]
+
+
 async def test_cut_where_there_is_no_poll() -> None:
     """Cutting a job of which no poll is in flight frees no slot: one that waits, was cut, or failed a moment ago."""
     get_job = Polled(takes(1), jobs={"job_0": [never], "job_1": [takes(0, NO)], "job_2": [takes(0, NO)]})
