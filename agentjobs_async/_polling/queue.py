@@ -124,6 +124,7 @@ class PollQueue:
         for job in self._later.pop_due(now):
             self._come_due(job)
         self._due_at = self._later.first_due()
+        # After that: a hold is forgotten where nothing of its project is due, and what came due then had no interval.
         for project_id in self._holds.ended(now):
             for lane in (self._quick, self._slow):
                 lane.resume(project_id)

@@ -170,9 +170,13 @@ class Workers:
         return None if flight is None else flight.began
 
     def cut(self, job: Tracked) -> None:
-        """End the poll of a job. Its slot is free at once, even when a callable swallows the cancellation."""
+        """End the poll of a job. Its slot is free at once, even when a callable swallows the cancellation.
+
+        Nobody is called. What is left is the task: its answer is dropped, and only once it has ended is the job polled
+        again. Without a poll in flight there is nothing to end; a job that waits for such a task stops waiting.
+        """
         self._blocked.pop(job.ref, None)
-        flight = self._flights.pop(job, None)
+        flight = self._flights.pop(job, None)  # none when a hook calls this while it is told of the poll's end
         if flight is not None:
             self._used -= 1
             self._leaving[job.ref] = flight

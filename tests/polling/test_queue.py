@@ -174,6 +174,20 @@ async def test_holds_of_projects_that_left() -> None:
         assert polling.queue._holds.by_project == {}, seconds
 
 
+async def test_jobs_that_come_due_as_a_hold_ends() -> None:
+    """What comes due in the moment in which its project's hold ends leaves at the project's pace, as what was held."""
+    polling = Polling(1000)
+    polling.put(0, polling.jobs[:1])
+    assert await polling.run(1) == [(0, 0)]
+    polling.jobs[0].put_off(clock() + 20)
+    polling.queue.on_answer(polling.jobs[0], None, clock(), clock())
+    fail(polling, polling.jobs[0], RateLimitedError(429, None, 20.0, "later"), wish=20.0)
+    polling.put(20, polling.jobs)
+    sent = await polling.run(60)
+    assert [number for _, number in sent] == list(range(1000))
+    assert peak([at for at, _ in sent]) <= 1.1 * 1000 / 20 + 2
+
+
 async def test_outage() -> None:
     """In an outage the next one due is polled after each usual delay; when the server answers, all go on, spread."""
     polling = Polling(50)
