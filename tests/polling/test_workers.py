@@ -46,7 +46,7 @@ async def test_polls_that_fail_at_once() -> None:
 
     How long failures take does not count; one that took longer is followed by the next poll at once.
     """
-    get_job = Polled(*[takes(0.5)] * 60, *[takes(5, NO)] * 10, *[takes(0, NO)] * 20, takes(0.5))
+    get_job = Polled(*[takes(0.5)] * 60, *[takes(5, NO)] * 10, *[takes(0, NO)] * 10, *[takes(0.2, NO)] * 10, takes(0.5))
     async with working(get_job, count=1, slots=1):
         await asyncio.sleep(100)
     between = gaps(get_job.times)
@@ -250,6 +250,27 @@ async def test_callable_that_cancels_its_own_task() -> None:
         assert len(asked) == 4
         for wait in waits:
             wait.cancel()
+
+
+async def test_callable_that_swallows_a_cancellation_of_its_own() -> None:
+    """A poll that cancels its own task and is answered all the same counts, and the next one comes as usual."""
+
+    async def cancels(_ref: JobRef) -> str:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        try:
+            await asyncio.sleep(0)
+        except asyncio.CancelledError:
+            return "active"
+        return "completed"
+
+    get_job = Polled(cancels)
+    async with JobTracker(get_job, policy=every(10)) as tracker:
+        wait = tracker.watch(REF)
+        await asyncio.sleep(25)
+        assert (get_job.at(), wait.done()) == ([0, 10, 20], False)
+        wait.cancel()
 
 
 async def test_all_tasks_of_the_loop_are_cancelled() -> None:
