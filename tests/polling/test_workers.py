@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import traceback
 from contextvars import ContextVar
 from typing import Any, Final
 
@@ -211,6 +212,26 @@ async def test_poll_that_raises_generator_exit() -> None:
         stuck, other = tracker.watch(REF, timeout=None), tracker.watch(refs(1)[0])
         assert [type(end) for end in await ended(stuck, other)] == [RuntimeError, AgentJob]
         assert tracker.stats().in_flight == 0
+
+
+async def test_poll_that_raises_no_exception() -> None:
+    """What a callable raises that is no Exception comes with the callable's frames, and none that holds its task."""
+
+    class EndError(BaseException):
+        pass
+
+    async def get_job(_ref: JobRef) -> AgentJob:
+        raise EndError
+
+    async with JobTracker(get_job) as tracker:
+        wait = tracker.watch(REF)
+        with pytest.raises(EndError):
+            await wait
+    error = wait.exception()
+    assert error is not None
+    names = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
+    assert "get_job" in names
+    assert "_answer_of" not in names
 
 
 async def test_callable_that_leaves_its_own_wait() -> None:
