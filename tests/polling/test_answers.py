@@ -160,7 +160,7 @@ async def test_errors_hold_no_frame_of_a_worker() -> None:
             await tracker.wait_for_job(REF)
     names = [frame.f_code.co_name for frame, _ in walk_tb(caught.tb)]
     assert names[-1] == "raising"
-    assert "_poll_due" not in names
+    assert "answer" not in names
 
 
 MANY = 5 * PIECES_PER_ITERATION
