@@ -9,7 +9,23 @@ from typing import Any, Final
 import pytest
 
 from agentjobs_async import AgentJob, JobRef, JobTracker, PollBudget, ServerError, SessionClosedError
-from tests.polled import REF, Polled, clock, ended, every, gaps, in_memory, kinds, let_go, never, refs, swallows, takes
+from tests.polled import (
+    REF,
+    Polled,
+    clock,
+    ended,
+    every,
+    gaps,
+    in_memory,
+    kinds,
+    let_go,
+    never,
+    refs,
+    response,
+    stand_still,
+    swallows,
+    takes,
+)
 from tests.polling.working import working
 
 pytestmark = in_memory
@@ -55,6 +71,45 @@ async def test_polls_that_fail_at_once() -> None:
     assert between[60:70] == pytest.approx([5] * 10)
     assert between[70:90] == pytest.approx([0.5] * 20, abs=0.01)
     assert between[90:95] == pytest.approx([0.5] * 5)
+
+
+@pytest.mark.parametrize("healthy", [1, 3])
+async def test_first_polls_that_fail_at_once(healthy: int) -> None:
+    """Where slots set the pace, polls that fail at once are no more often than those before, however few these were."""
+
+    async def state(_ref: JobRef) -> object:
+        if len(get_job.asked) > healthy:
+            return response(ServerError, 500)
+        await asyncio.sleep(1)
+        return "active"
+
+    get_job = Polled(state)
+    async with JobTracker(get_job, policy=every(5), budget=PollBudget(in_flight=1)) as tracker:
+        waits = [tracker.watch(ref, timeout=None) for ref in refs(50)]
+        await asyncio.sleep(20.5)
+        assert len(get_job.asked) == 21
+        for wait in waits:
+            wait.cancel()
+
+
+async def test_polls_that_fail_after_the_loop_stood_still() -> None:
+    """The time in which the loop stood still is not how long a poll takes: those that fail then keep no slot for it."""
+
+    async def state(_ref: JobRef) -> object:
+        if 15 < len(get_job.asked) <= 25:
+            return response(ServerError, 500)
+        await asyncio.sleep(0 if len(get_job.asked) > 25 else 4)
+        return "active"
+
+    get_job = Polled(state)
+    async with JobTracker(get_job, policy=every(5), budget=PollBudget(in_flight=5)) as tracker:
+        waits = [tracker.watch(ref, timeout=None) for ref in refs(5)]
+        await asyncio.sleep(20)
+        stand_still(600)
+        await asyncio.sleep(60)
+        assert len(get_job.within(620, 680)) >= 5 * 60 / 10
+        for wait in waits:
+            wait.cancel()
 
 
 async def test_outage_in_many_slots() -> None:
