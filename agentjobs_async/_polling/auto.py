@@ -6,6 +6,7 @@ from typing import Final
 
 _LEFT: Final = 0.8  # of the answered polls per second, after a refusal
 _REGROWTH_SECONDS: Final = 60.0  # from a cut until the limit is back at what was answered; it then grows on as fast
+_BLIND_GROWTH: Final = 0.3  # polls per second and second, where none was ever answered: any limit may be far off
 _MEASURED_SECONDS: Final = 65  # of answers: the minute by which quotas are mostly counted, and how long a poll may take
 _FLOOR: Final = 0.2  # polls per second: slower ones would not notice that the server allows more
 _CAUGHT_UP_SECONDS: Final = 0.03
@@ -16,11 +17,14 @@ class AutoRate:
     """Additive increase, multiplicative decrease: no limit before the first refusal.
 
     A refusal cuts the limit to 80 % of the polls per second that were answered in the last minute, unless it is lower
-    already. In each minute from then on, the limit grows by a quarter of what the cut left.
+    already. In each minute from then on, the limit grows by a quarter of what the cut left. Further refusals with no
+    answer in between change only the limit: it then grows as fast as after the first of them.
     """
 
     def __init__(self) -> None:
-        self._left = self._growth = inf  # polls per second; polls per second and second
+        self._left = inf  # polls per second
+        self._growth = _BLIND_GROWTH  # polls per second and second
+        self._has_answered = False  # since the last cut
         self._cut_at = self._next_start = -inf
         self._answered: deque[tuple[int, int]] = deque(maxlen=_MEASURED_SECONDS)
         """Seconds of loop time, and how many polls were answered in each."""
@@ -31,6 +35,7 @@ class AutoRate:
 
     def answered(self, now: float) -> None:
         """Count a poll that showed its job."""
+        self._has_answered = True
         second, count = self._answered.pop() if self._answered else (int(now), 0)
         if second == int(now):
             self._answered.append((second, count + 1))
@@ -43,7 +48,9 @@ class AutoRate:
         recent = [(second, count) for second, count in self._answered if second >= since]
         measured = sum(count for _, count in recent) / max(now - recent[0][0], 1.0) if recent else 0.0
         self._left = max(min(_LEFT * measured, self.at(now)), _FLOOR)
-        self._growth = self._left * (1 / _LEFT - 1) / _REGROWTH_SECONDS
+        if self._has_answered:
+            self._growth = self._left * (1 / _LEFT - 1) / _REGROWTH_SECONDS
+        self._has_answered = False
         self._cut_at = now
         self._next_start = max(self._next_start, now)
 

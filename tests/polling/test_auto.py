@@ -45,9 +45,19 @@ def test_refusals_in_a_row() -> None:
     for _ in range(50):
         rate.refused(200.0)
     assert rate.at(200.0) == pytest.approx(8)
-    for second in range(201, 400):
+    for second in range(201, 401):
         rate.refused(float(second))
-    assert rate.at(400.0) == pytest.approx(0.2, abs=0.01)
+    assert rate.at(400.0) == 0.2
+
+
+@pytest.mark.parametrize("begin", [0, 200])
+def test_recovery_after_refusals_only(begin: int) -> None:
+    """Once a server recovers that refused all polls, for a while or from the start, the limit grows fast enough."""
+    rate = answered(100, begin, 200)
+    for second in range(200, 400):
+        rate.refused(float(second))
+    assert rate.at(400.0) < 1
+    assert rate.at(700.0) >= 0.8 * 100
 
 
 def test_a_burst_that_uses_a_quota_up() -> None:
