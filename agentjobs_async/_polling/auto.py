@@ -31,7 +31,7 @@ class AutoRate:
 
     def at(self, now: float) -> float:
         """Return the limit at the loop time `now`, in polls per second; infinity before the first refusal."""
-        return inf if self._left == inf else self._left + self._growth * (now - self._cut_at)
+        return self._left + self._growth * (now - self._cut_at)
 
     def answered(self, now: float) -> None:
         """Count a poll that showed its job."""
