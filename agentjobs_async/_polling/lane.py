@@ -24,14 +24,13 @@ class _Line:
     """Due jobs, first in, first out. Those of a held project keep their positions, and are passed over.
 
     Attributes:
-        size: The number of jobs.
-        ready: The number of those whose project is not held.
+        ready: The number of jobs whose project is not held.
     """
 
-    __slots__ = ("_in_order", "_jobs", "_numbers", "_order", "_turns", "ready", "size")
+    __slots__ = ("_in_order", "_jobs", "_numbers", "_order", "_turns", "ready")
 
     def __init__(self) -> None:
-        self.size = self.ready = 0
+        self.ready = 0
         self._numbers = count()
         self._jobs: dict[str, OrderedDict[Tracked, int]] = {}
         """The jobs of each project that has any, with the numbers of their arrivals."""
@@ -50,30 +49,28 @@ class _Line:
         """Return whether there are jobs of a project."""
         return project_id in self._jobs
 
-    def add(self, tracked: Tracked, *, is_held: bool) -> None:
+    def add(self, job: Tracked, *, is_held: bool) -> None:
         """Add a job at the end; `is_held`: whether its project is."""
-        name = tracked.ref.project_id
-        jobs = self._jobs.get(name)
+        project_id = job.ref.project_id
+        jobs = self._jobs.get(project_id)
         if jobs is None:
-            jobs = self._jobs[name] = OrderedDict()
-        jobs[tracked] = next(self._numbers)
-        self.size += 1
-        if name in self._turns:
+            jobs = self._jobs[project_id] = OrderedDict()
+        jobs[job] = next(self._numbers)
+        if project_id in self._turns:
             self.ready += 1
         elif not is_held:
-            self.resume(name)
+            self.resume(project_id)
 
-    def discard(self, tracked: Tracked) -> None:
+    def discard(self, job: Tracked) -> None:
         """Remove a job, if it is in the line."""
-        name = tracked.ref.project_id
-        jobs = self._jobs.get(name)
-        if jobs is None or jobs.pop(tracked, None) is None:
+        project_id = job.ref.project_id
+        jobs = self._jobs.get(project_id)
+        if jobs is None or jobs.pop(job, None) is None:
             return
-        self.size -= 1
-        self.ready -= name in self._turns
+        self.ready -= project_id in self._turns
         if not jobs:
-            del self._jobs[name]
-            self._turns.pop(name, None)
+            del self._jobs[project_id]
+            self._turns.pop(project_id, None)
 
     def hold(self, project_id: str) -> None:
         """Pass over the jobs of a project from now on."""
@@ -97,24 +94,24 @@ class _Line:
 
         At least one must be ready.
         """
-        name = next(iter(self._turns)) if by_turn else self._first_project()
-        self._turns.move_to_end(name)
-        tracked = next(iter(self._jobs[name]))
-        self.discard(tracked)
-        return tracked
+        project_id = next(iter(self._turns)) if by_turn else self._first_project()
+        self._turns.move_to_end(project_id)
+        job = next(iter(self._jobs[project_id]))
+        self.discard(job)
+        return job
 
     def _first_project(self) -> str:
         """Return the project of the job that was added first."""
         while True:
-            number, name = self._order[0]
-            if name not in self._turns:  # it has no jobs, or is held
+            number, project_id = self._order[0]
+            if project_id not in self._turns:  # it has no jobs, or is held
                 heappop(self._order)
-                self._in_order.discard(name)
+                self._in_order.discard(project_id)
                 continue
-            first = next(iter(self._jobs[name].values()))
+            first = next(iter(self._jobs[project_id].values()))
             if first == number:
-                return name
-            heapreplace(self._order, (first, name))  # the job of the item has left
+                return project_id
+            heapreplace(self._order, (first, project_id))  # the job of the item has left
 
 
 class Lane:
