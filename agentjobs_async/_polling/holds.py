@@ -1,6 +1,5 @@
 """Which projects are passed over, and until when: as the server asked, and then between one poll and the next."""
 
-from collections.abc import Iterator
 from heapq import heappop, heappush
 from math import inf
 
@@ -24,9 +23,14 @@ class Hold:
         self.is_pause = is_pause
         self.ended_at = inf
 
+    @property
+    def is_in_force(self) -> bool:
+        """Whether it has not ended."""
+        return self.ended_at == inf
+
     def holds(self, *, urgent: bool) -> bool:
         """Return whether a job has to wait."""
-        return self.ended_at == inf and (self.is_pause or not urgent)
+        return self.is_in_force and (self.is_pause or not urgent)
 
     def end(self, now: float) -> None:
         """Record that it has ended."""
@@ -38,7 +42,7 @@ class Holds:
 
     Attributes:
         by_project: The holds in force, and those that have ended while jobs of their project were due, and still are.
-        ends_at: Loop time at which `ended` is to be called next; infinity without holds.
+        ends_at: Loop time at which `end_due` is to be called next; infinity without holds.
     """
 
     def __init__(self) -> None:
@@ -46,6 +50,11 @@ class Holds:
         self.by_project: dict[str, Hold] = {}
         self._ends: list[tuple[float, str]] = []
         """A heap of the ends of holds. Removal is lazy: an item counts only while its time is that of the hold."""
+
+    def is_held(self, project_id: str, *, urgent: bool) -> bool:
+        """Return whether a job of a project has to wait."""
+        hold = self.by_project.get(project_id)
+        return hold is not None and hold.holds(urgent=urgent)
 
     def pause(self, project_id: str, until: float) -> bool:
         """Hold a project until a loop time, as the server asks; return `False` if it is paused for longer already."""
@@ -64,15 +73,17 @@ class Holds:
         heappush(self._ends, (hold.until, project_id))
         self.ends_at = self._ends[0][0]
 
-    def ended(self, now: float) -> Iterator[str]:
-        """Yield each project whose hold ends by now."""
+    def end_due(self, now: float) -> list[str]:
+        """End the holds whose time has come, and return their projects."""
+        projects = []
         while self._ends and self._ends[0][0] <= now + ROUNDING_SECONDS:
             until, project_id = heappop(self._ends)
             hold = self.by_project.get(project_id)
             if hold is not None and hold.until == until:  # else another one has taken its place
                 hold.end(now)
-                yield project_id
+                projects.append(project_id)
         self.ends_at = self._ends[0][0] if self._ends else inf
+        return projects
 
     def forget(self, project_id: str) -> None:
         """Forget that a project was held: none of its jobs is due."""

@@ -47,7 +47,7 @@ class PollQueue:
 
     def put(self, job: Tracked, when: float, now: float) -> None:
         """Poll a job at the loop time `when`, or as soon after it as the gate and the slots allow."""
-        self._take_out(job)
+        self._discard(job)
         if when > now:
             job.put_off(when)
             self._due_at = min(self._due_at, self._later.add(job, when))
@@ -64,7 +64,7 @@ class PollQueue:
         if job.not_before > now + ROUNDING_SECONDS:
             self.put_earlier(job, job.not_before, now)
         elif job.place in {Place.LATER, Place.DUE} and not job.is_urgent:
-            self._take_out(job)
+            self._discard(job)
             job.hurry()  # after it has left its line, and before it enters that of urgent ones
             self._come_due(job)
 
@@ -73,10 +73,9 @@ class PollQueue:
         self._quick.add(job, is_held=bool(self._holds.by_project) and self._is_held(job))
 
     def _is_held(self, job: Tracked) -> bool:
-        hold = self._holds.by_project.get(job.ref.project_id)
-        return hold is not None and hold.holds(urgent=job.is_urgent)
+        return self._holds.is_held(job.ref.project_id, urgent=job.is_urgent)
 
-    def _take_out(self, job: Tracked) -> None:
+    def _discard(self, job: Tracked) -> None:
         """Remove a job from where it is."""
         if job.place is Place.LATER:
             self._later.discard(job, job.due)
@@ -88,12 +87,12 @@ class PollQueue:
 
     def block(self, job: Tracked) -> None:
         """Set a job aside that `next` gave, and whose poll can't begin yet: it uses no slot. `put` brings it back."""
-        self._take_out(job)
+        self._discard(job)
         job.block()
 
     def remove(self, job: Tracked) -> None:
         """Poll a job no more."""
-        self._take_out(job)
+        self._discard(job)
         job.go()
         project_id = job.ref.project_id
         self._projects[project_id] -= 1
@@ -115,7 +114,7 @@ class PollQueue:
                     self._slow.add(job, is_held=self._is_held(job))
                     continue
                 self._slow_in_flight.add(job)
-            self._take_off(job, now)
+            self._count_start(job, now)
             return job
         return None
 
@@ -125,7 +124,7 @@ class PollQueue:
             self._come_due(job)
         self._due_at = self._later.first_due()
         # After that: a hold is forgotten where nothing of its project is due, and what came due then had no interval.
-        for project_id in self._holds.ended(now):
+        for project_id in self._holds.end_due(now):
             for lane in (self._quick, self._slow):
                 lane.resume(project_id)
             self._forget_hold(project_id)
@@ -134,31 +133,35 @@ class PollQueue:
         if not self._quick.has(project_id) and not self._slow.has(project_id):
             self._holds.forget(project_id)
 
-    def _check_late(self, job: Tracked, now: float) -> None:
-        """Spread a backlog whose first job is late although no poll started meanwhile and its project was not held.
+    def _spread_backlog(self, job: Tracked, now: float) -> None:
+        """Spread the polls of what is due, if the first one is late since none could start.
 
-        That happens after the loop stood still, or while polls that hung took all slots. The spread takes no longer
-        than the first job was late.
+        That happens after the loop stood still, or while polls that hung took all slots; a slow job, or one whose
+        project was held, is late for a reason of its own. The spread takes no longer than the first job was late.
         """
         hold = self._holds.by_project.get(job.ref.project_id)
         was_held = hold is not None and now - hold.ended_at <= _LATE_SECONDS
         if not (self._gate.has_piled_up or job.is_slow or was_held):
             self._gate.pile_up((now - job.due) / (self._quick.ready + 1))
 
-    def _take_off(self, job: Tracked, now: float) -> None:
-        if now - job.due > _LATE_SECONDS and now - self._gate.started_at > _LATE_SECONDS:
-            self._check_late(job, now)
+    def _count_start(self, job: Tracked, now: float) -> None:
+        """Count the poll of a job, which has left its lane, as started."""
+        if now - job.due > _LATE_SECONDS and now - self._gate.started_at > _LATE_SECONDS:  # no poll started meanwhile
+            self._spread_backlog(job, now)
         if self._gate.has_piled_up and not self._quick.ready:
             self._gate.clear()
-        self._gate.start(now)
+        self._gate.start(now)  # after these, which ask for the start before, and set the interval
         if self._holds.by_project:
             self._rest(job.ref.project_id, now)
-        job.take_off()
+        job.hand_out()
 
     def _rest(self, project_id: str, now: float) -> None:
-        """Hold a project again, which was held, for an interval after each of its polls, until no job of it is due."""
+        """Hold a project that was paused after each of its polls, so that its due jobs leave one by one.
+
+        Once none is left, nothing is held.
+        """
         hold = self._holds.by_project.get(project_id)
-        if hold is None or hold.ended_at == inf:
+        if hold is None or hold.is_in_force:  # in force: the poll was of an urgent job
             return
         self._holds.rest(project_id, now, self._gate.healthy_interval(self._projects[project_id]))
         for lane in (self._quick, self._slow):

@@ -183,8 +183,8 @@ class Tracked(WaitState):
         """Record that it waits for its turn."""
         self.place = Place.DUE
 
-    def take_off(self) -> None:
-        """Record that its poll is to begin now."""
+    def hand_out(self) -> None:
+        """Record that it has left the queue, since its poll is to begin now."""
         self.place, self.is_urgent = Place.IN_FLIGHT, False
 
     def block(self) -> None:

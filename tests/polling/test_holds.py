@@ -14,7 +14,7 @@ def test_longest_pause() -> None:
     assert holds.pause("docs", 110.0)
     assert holds.pause("blog", 107.0)
     assert holds.ends_at == 105.0
-    assert [list(holds.ended(now)) for now in (104.9, 105.0, 107.0, 110.0)] == [[], [], ["blog"], ["docs"]]
+    assert [holds.end_due(now) for now in (104.9, 105.0, 107.0, 110.0)] == [[], [], ["blog"], ["docs"]]
     assert holds.ends_at == inf
 
 
@@ -24,7 +24,7 @@ def test_what_a_hold_holds() -> None:
     holds.pause("docs", 105.0)
     pause = holds.by_project["docs"]
     assert [pause.holds(urgent=urgent) for urgent in (False, True)] == [True, True]
-    assert list(holds.ended(105.0)) == ["docs"]
+    assert holds.end_due(105.0) == ["docs"]
     assert [pause.holds(urgent=urgent) for urgent in (False, True)] == [False, False]
     holds.rest("docs", 105.0, 2.0)
     rest = holds.by_project["docs"]
@@ -37,6 +37,6 @@ def test_pause_amid_a_rest() -> None:
     holds = Holds()
     holds.rest("docs", 100.0, 9.0)
     assert holds.pause("docs", 103.0)
-    assert [list(holds.ended(now)) for now in (103.0, 109.0)] == [["docs"], []]
+    assert [holds.end_due(now) for now in (103.0, 109.0)] == [["docs"], []]
     holds.forget("docs")
     assert holds.by_project == {}
