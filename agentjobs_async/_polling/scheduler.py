@@ -141,8 +141,8 @@ class Scheduler:
         if isinstance(why, Exception):
             with_ref(why, tracked.ref)
         elapsed = now - watch.started
-        came = isinstance(why, AgentJob) and tracked.was_at_work  # else the wait found it ended
-        lateness = min(now - tracked.seen, elapsed) if came else None
+        saw_end = isinstance(why, AgentJob) and tracked.was_at_work  # else the first poll found it ended
+        lateness = min(now - tracked.seen, elapsed) if saw_end else None
         self._hooks.wait_ended(watch, tracked.ref, why, watch.polls, elapsed, lateness, shared=shared)
 
     def _cut(self, tracked: Tracked, why: Result, now: float) -> None:
@@ -170,7 +170,7 @@ class Scheduler:
         if job.label is not None:  # a wait with a label may have begun while the poll was in flight
             answer = with_label(answer, job.label)
         try:
-            result = self._result_of(job, answer, now, began)
+            result = self._result_of(job, answer, began, now)
         except BaseException as error:
             self.end(job, error)
             if isinstance(error, KeyboardInterrupt | SystemExit):
@@ -181,7 +181,7 @@ class Scheduler:
         elif job.place is not Place.GONE:  # else a strategy, a hook or a callback has ended the last wait
             self._poll_again(job, answer, now)
 
-    def _result_of(self, job: Tracked, answer: Answer | BaseException, now: float, began: float) -> Result | None:
+    def _result_of(self, job: Tracked, answer: Answer | BaseException, began: float, now: float) -> Result | None:
         """Apply an answer, and tell hooks and waiters of it; return what ends the waits, `None` to poll again."""
         previous = job.job
         try:
@@ -193,11 +193,11 @@ class Scheduler:
             self._counters.count(now, failed=error is not None)
             self._queue.on_answer(job, error, began, now)
             if isinstance(answer, Seen):
-                self._on_job(job, answer.job, previous, now, began)
+                self._on_job(job, answer.job, previous, began, now)
             else:
                 self._hooks.poll_failed(job.ref, answer, job.polls, now - began, job.label)
 
-    def _on_job(self, job: Tracked, found: AgentJob, previous: AgentJob | None, now: float, began: float) -> None:
+    def _on_job(self, job: Tracked, found: AgentJob, previous: AgentJob | None, began: float, now: float) -> None:
         """Report to hooks and waiters what a poll showed."""
         if type(found.status) is not JobStatus:
             self._warnings.check(found)
