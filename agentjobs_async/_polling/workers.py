@@ -99,9 +99,9 @@ class Workers:
                 self._blocked[job.ref] = job
             else:
                 self._start(job, now)
-        self._wait(now)
+        self._set_timers(now)
 
-    def _wait(self, now: float) -> None:
+    def _set_timers(self, now: float) -> None:
         """Set the timers for the next poll, or where it has no slot, for the next look at polls that hang."""
         wakes_at = self._queue.wakes_at(now)
         if wakes_at > now:
@@ -118,7 +118,7 @@ class Workers:
 
     def _on_done(self, flight: _Flight, task: asyncio.Task[Answer]) -> None:
         """Pass an answer on, unless its poll was cut, and start the next polls."""
-        answer = _answer_of(task)
+        answer = _answer_of(task)  # first: asyncio logs an error that nobody has asked for
         if self._closed:
             return
         if self._leaving and self._leaving.get(flight.job.ref) is flight:
@@ -160,8 +160,9 @@ class Workers:
     def _on_left(self, ref: JobRef) -> None:
         """Poll a job again whose earlier poll was cut, if a wait for it has begun meanwhile."""
         del self._leaving[ref]
-        job, now = self._blocked.pop(ref, None), self._loop.time()
+        job = self._blocked.pop(ref, None)
         if job is not None:
+            now = self._loop.time()
             self._queue.put(job, now, now)
 
     def began(self, job: Tracked) -> float | None:
