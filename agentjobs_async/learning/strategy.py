@@ -88,7 +88,7 @@ class wait_learned(wait_base):  # noqa: N801 - named as tenacity's strategies ar
         if learner is None:
             return DEFAULT_WAIT(state)
         now = state.outcome_timestamp
-        if learner.history.added >= learner.renewed_at and now >= self._next_table:
+        if learner.history.added >= learner.next_renewal and now >= self._next_table:
             learner.renew(self._polls_per_job)
             self._next_table = now + _TABLE_SECONDS
         if not learner.cells:
@@ -113,7 +113,7 @@ class wait_learned(wait_base):  # noqa: N801 - named as tenacity's strategies ar
             return
         # The history of the project serves models of which little is known yet.
         for kind in dict.fromkeys(((project_id, None), (project_id, _bounded(model)))):
-            self._newest(kind).history.add(earliest, latest)
+            self._learner_of(kind).history.add(earliest, latest)
 
     def _serving(self, project_id: str | None, model: str | None) -> "_Learner | None":
         """Return the learner by which jobs of this kind are polled and estimated; `None` while none has 20 durations.
@@ -129,8 +129,8 @@ class wait_learned(wait_base):  # noqa: N801 - named as tenacity's strategies ar
                     return learner
         return None
 
-    def _newest(self, kind: Kind) -> "_Learner":
-        """Return the learner of exactly this kind, to which a duration is added now; a new one may replace another."""
+    def _learner_of(self, kind: Kind) -> "_Learner":
+        """Return the learner of exactly this kind; of all, it will be dropped last. A new one may replace the first."""
         learner = self._learners.pop(kind, None)
         if learner is None:
             learner = _Learner(History())
@@ -149,15 +149,15 @@ class _Learner:
     Attributes:
         history: Read only.
         cells: As by `gap_cells`; empty before they are made first.
-        renewed_at: How many durations must have been added to the history for new cells.
+        next_renewal: How many durations must have been added to the history for new cells.
     """
 
-    __slots__ = ("cells", "history", "renewed_at")
+    __slots__ = ("cells", "history", "next_renewal")
 
     def __init__(self, history: History) -> None:
         self.history = history
         self.cells: Sequence[Cell] = ()
-        self.renewed_at = 0
+        self.next_renewal = 0
 
     def delay(self, age: float) -> float:
         """Return the seconds to the next poll of a job that is `age` seconds old; there must be cells."""
@@ -168,7 +168,7 @@ class _Learner:
         """Make the gaps anew; the history must not be empty."""
         survival = Survival(tuple(self.history), prior=_PRIOR, narrowest=_NARROWEST)
         self.cells = gap_cells(survival, polls_per_job)
-        self.renewed_at = self.history.added + _RENEWED_EVERY
+        self.next_renewal = self.history.added + _RENEWED_EVERY
 
 
 def _bounded(model: str | None) -> str | None:
