@@ -104,11 +104,12 @@ class Create:
         """Return the job, or the error with its outcome. Until then its scope is among the creates of `shutdown`."""
         self._started = self._clock()
         self._hooks.create_started(self._request.project_id, str(self._url.host), self._request.label)
-        scope = CancelScope(self._started + self._request.timeout, shutdown.creates)
+        deadline = self._started + self._request.timeout
+        scope = CancelScope(deadline, shutdown.creates)
         result: Result | None = None
         try:
             with scope:
-                result = await self._run_tries(self._started + self._request.timeout, shutdown)
+                result = await self._run_tries(deadline, shutdown)
         except asyncio.CancelledError as error:
             if self._created is not None:
                 left = self._report_created(self._created, shutdown)
