@@ -88,6 +88,9 @@ class PollShare:
         return self.per_second > 0 and (self.sharer is None or self.sharer.is_sure)
 
 
+_UNLIMITED: Final = PollShare(inf)
+
+
 class ShareLimiter:
     """Keeps the polls of this process within its share, at its turns where it has them.
 
@@ -95,15 +98,14 @@ class ShareLimiter:
         rate: The other limit of this process: where that is the lower one, turns are not needed.
     """
 
-    _share: PollShare
-
     def __init__(self, rate: FixedRate) -> None:
         self._rate = rate
+        self._share = _UNLIMITED
         self._turn: float | None = None  # the one that the next poll awaits
         self._last_start = -inf  # the turn, where the poll started a little later
 
     def use(self, share: PollShare) -> None:
-        """Keep to `share` from now on. It is the first method to be called."""
+        """Keep to `share` from now on."""
         self._share = share
         self._turn = None  # of another share
 
@@ -143,12 +145,12 @@ class PollLimits:
         self._budget = inf if per_second is None or per_second == "auto" else per_second
         self._rate = FixedRate(self._budget)
         self._shares: dict[object, PollShare] = {}
-        self._share = ShareLimiter(self._rate)
+        self._share_limiter = ShareLimiter(self._rate)
         self.in_force = self._in_force()
 
     def _in_force(self) -> tuple[Limiter, ...]:
         rate = self._rate if self._rate.per_second < inf else None
-        share = self._share if self._shares else None
+        share = self._share_limiter if self._shares else None
         limiters: tuple[Limiter | None, ...] = (rate, share, self.auto)
         return tuple(limiter for limiter in limiters if limiter is not None)
 
@@ -170,5 +172,5 @@ class PollLimits:
         else:
             self._shares[sharer] = share
         if self._shares:
-            self._share.use(min(self._shares.values(), key=lambda share: share.per_second))
+            self._share_limiter.use(min(self._shares.values(), key=lambda share: share.per_second))
         self.in_force = self._in_force()
