@@ -45,8 +45,8 @@ class WaitState:
         error: The error of the last poll that was answered; `None` when that poll showed the job.
         bad_answers: The number of unusable responses in a row.
         refused_since: Since when the server, which had shown the job, has answered without it; `None` if it has not.
-        not_before: When the server allows the next poll.
-        due: When the next poll is due, as the policy says.
+        not_before: When the server allows the next poll: the time of the last answer, unless that asked for a pause.
+        due: When the next poll is due: as the policy says, or where a queue moved it, as that does.
     """
 
     __slots__ = (

@@ -48,10 +48,7 @@ class EventHooks(Hooks):
     # Creates and runs: in the context of their caller.
 
     async def run(self, project_id: object, label: object, work: Awaitable[AgentJob]) -> AgentJob:
-        """Return what `work` returns, between the events of a `run_job`.
-
-        The create within it is about to check `project_id` and `label`.
-        """
+        """Return what `work` returns, which is a `run_job`. `project_id` and `label` are not checked yet."""
         project = project_id if isinstance(project_id, str) else None
         named = label if isinstance(label, str) else None
         clock = asyncio.get_running_loop().time

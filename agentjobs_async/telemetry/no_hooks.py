@@ -14,7 +14,7 @@ class Hooks:
     # Creates and runs: in the context of their caller.
 
     async def run(self, project_id: object, label: object, work: Awaitable[AgentJob]) -> AgentJob:  # noqa: ARG002 - for hooks
-        """Return what `work` returns: a `run_job`, whose create is about to check `project_id` and `label`."""
+        """Return what `work` returns, which is a `run_job`. `project_id` and `label` are not checked yet."""
         return await work
 
     def create_started(self, project_id: str, server_address: str, label: str | None) -> None:
