@@ -1,7 +1,7 @@
 """Whether a poll may start: what is allowed from outside, and what the answers to earlier polls ask for.
 
-The only place that learns from refusals and failures. Where an answer concerns one project only, the gate returns until
-when, and the queue's lanes pass over the project's jobs.
+The only place that learns from refusals and failures whether others may start. Where an answer concerns one project
+only, the gate returns until when, and the queue's lanes pass over the project's jobs.
 """
 
 from collections import defaultdict

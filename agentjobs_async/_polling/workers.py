@@ -190,6 +190,7 @@ class Workers:
         jobs, polls don't overtake each other, and none is cut early. The polls of a job that is slow itself are given
         more time after each cut, until one is answered; when only slow jobs wait, only polls of slow jobs are cut.
         """
+        self.wake()  # first: what ends the program comes out of the answers below
         now = self._loop.time()
         is_full = self._used >= self._slots and self._queue.wakes_at(now) <= now
         if is_full or self._queue.has_slow:
@@ -198,7 +199,6 @@ class Workers:
                     continue  # a hook that heard of a cut before this one has ended the last wait for the job
                 if (is_full or flight.job.is_slow) and now - flight.began >= self._patience(flight):
                     self._give_up(flight, now)
-        self.wake()
 
     def _patience(self, flight: _Flight) -> float:
         """Return the seconds that a poll may take while others wait for its slot."""
