@@ -65,7 +65,7 @@ class PollQueue:
             self.put_earlier(job, job.not_before, now)
         elif job.place in {Place.LATER, Place.DUE} and not job.is_urgent:
             self._discard(job)
-            job.hurry()  # after it has left its line, and before it enters that of urgent ones
+            job.hurry(now)  # after it has left its line, and before it enters that of urgent ones
             self._come_due(job)
 
     def _come_due(self, job: Tracked) -> None:

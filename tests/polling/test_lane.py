@@ -35,7 +35,7 @@ def popped(lane: Lane) -> list[Tracked]:
 def hurry(lane: Lane, tracked: Tracked) -> None:
     """Make a job urgent that is in a lane."""
     lane.discard(tracked)
-    tracked.hurry()
+    tracked.hurry(0.0)
     lane.add(tracked, is_held=False)
 
 
@@ -119,7 +119,7 @@ def test_urgent_jobs_without_end() -> None:
     urgent, others = [job("urgent", number) for number in range(100)], [job("docs", number) for number in range(10)]
     lane = filled(*others)
     for tracked in urgent:
-        tracked.hurry()
+        tracked.hurry(0.0)
         lane.add(tracked, is_held=False)
     assert [lane.pop(only_urgent=True) for _ in range(10)] == urgent[:10]
     assert [tracked for tracked in popped(lane)[:30] if tracked in others] == others

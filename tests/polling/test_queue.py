@@ -72,6 +72,24 @@ async def test_urgent() -> None:
     assert await polling.run(100) == [(0, 0), (0, 3), (9, 1)]
 
 
+async def test_delay_of_an_urgent_job() -> None:
+    """What a near deadline has cut short is no delay by which the pace of what piles up is set."""
+    polling = Polling(2)
+    job, other = polling.jobs
+    other.put_off(clock() + 5)
+    polling.queue.on_answer(other, None, clock(), clock())
+    polling.put(500, [job])
+    polling.queue.hurry(job, clock())
+    assert polling.queue.next(clock()) is job
+    polling.queue.on_answer(job, None, clock(), clock())  # it has ended: no next poll is due
+    for _ in range(2):
+        fail(polling, other, NotSentError("gone", "refused"))
+        fail(polling, job, NotSentError("gone", "refused"))
+    polling.put(0)
+    sent = await polling.run(20)
+    assert [round(at) for at, _ in sent[:2]] == [5, 10]
+
+
 async def test_put_earlier() -> None:
     """A later poll is put earlier; one that is due earlier, ready or in flight stays where it is."""
     polling = Polling(4, per_second=0.5)
