@@ -75,19 +75,19 @@ async def test_polls_that_fail_at_once() -> None:
 
 @pytest.mark.parametrize("healthy", [1, 3])
 async def test_first_polls_that_fail_at_once(healthy: int) -> None:
-    """Where slots set the pace, polls that fail at once are no more often than those before, however few these were."""
+    """Where slots set the pace, polls that fail at once are as often as those before, however few these were."""
 
     async def state(_ref: JobRef) -> object:
         if len(get_job.asked) > healthy:
             return response(ServerError, 500)
-        await asyncio.sleep(1)
+        await asyncio.sleep(0.3)
         return "active"
 
     get_job = Polled(state)
     async with JobTracker(get_job, policy=every(5), budget=PollBudget(in_flight=1)) as tracker:
         waits = [tracker.watch(ref, timeout=None) for ref in refs(50)]
-        await asyncio.sleep(20.5)
-        assert len(get_job.asked) == 21
+        await asyncio.sleep(4.6)
+        assert len(get_job.asked) == 16
         for wait in waits:
             wait.cancel()
 
