@@ -316,9 +316,10 @@ class PollBudget:
         in_flight: How many polls may be in flight at once; at least 1. The time that a poll waits for its turn does not
             count towards its timeout.
         per_second: How many polls may start per second, above 0; `None` sets no such limit. With `"auto"` there is
-            none until the server refuses a poll with a 429. Each such refusal cuts the limit to 80 % of the polls per
-            second that were answered in the last minute, unless it is lower already; it is never below 0.2. Then the
-            limit grows, in each minute by a quarter of what it was after the cut, so that a higher quota is found. It
+            none until the server refuses a poll with a 429. A refusal cuts the limit to 80 % of the polls per second
+            that were answered in the last minute, unless it is lower already; it is never below 0.2. Then the limit
+            grows, in each minute by a quarter of what it was after the cut, so that a higher quota is found. Refusals
+            with no good answer in between cut it once; so do those of one project while others are answered. The limit
             applies to all projects together: use it if the quota is for the API key.
 
     Raises:

@@ -10,6 +10,7 @@ from math import inf
 from typing import Final
 
 from agentjobs_async._loop.backoff import Backoff
+from agentjobs_async._polling.auto import AutoRate
 from agentjobs_async._polling.limiters import ROUNDING_SECONDS, PollLimits
 from agentjobs_async.errors import NotSentError, RateLimitedError, ResponseError
 from agentjobs_async.models import JobRef
@@ -21,7 +22,7 @@ _JOBS_NOT_REACHED: Final = 10  # in a row: an outage; fewer failures may be thos
 _FASTER: Final = 1.1  # than the healthy pace: else what piled up would never be made up for
 _CAUGHT_UP_SECONDS: Final = 0.01  # by which a poll may be late without delaying those after it: timers are late
 _SMOOTHING: Final = 0.02  # the share of the newest delay in the usual one
-_MAX_BACKOFFS: Final = 1024  # of projects: above, those are forgotten that hold nothing back any more
+_MAX_PROJECTS: Final = 1024  # that were refused: more would add up for ever
 
 
 class Gate:
@@ -60,6 +61,8 @@ class Gate:
         self.started_at = -inf
         self._answered_at = now
         self._backoffs: dict[str, Backoff] = {}
+        self._limited: dict[str, float] = {}
+        """The loop times of the last refusals of projects that were not answered well since; kept for `auto`."""
 
     @property
     def _is_outage(self) -> bool:
@@ -169,19 +172,28 @@ class Gate:
             self._backoffs.pop(project_id, None)
         if self._limits.auto is not None:
             self._limits.auto.answered(now)
+            self._limited.pop(project_id, None)
 
     def _on_response(
         self, ref: JobRef, error: ResponseError, began: float, not_before: float, now: float
     ) -> float | None:
         is_limited = isinstance(error, RateLimitedError)
         if is_limited and self._limits.auto is not None:
-            self._limits.auto.refused(now)
+            self._adapt(self._limits.auto, ref.project_id, now)
         if not_before > now:
             if self._is_for_all(ref, error.status, began):
                 self._paused_until = max(self._paused_until, not_before)
                 self.pile_up()
             return not_before if is_limited else None
         return self._back_off(ref.project_id, began, now) if is_limited else None
+
+    def _adapt(self, auto: AutoRate, project_id: str, now: float) -> None:
+        """Pass a refusal on, unless others were answered well since the last one of its project: it is that one's."""
+        if self._answered_at <= self._limited.pop(project_id, inf):
+            auto.refused(now)
+        self._limited[project_id] = now
+        if len(self._limited) > _MAX_PROJECTS:
+            del self._limited[next(iter(self._limited))]
 
     def _is_for_all(self, ref: JobRef, status: int, began: float) -> bool:
         """Return whether a pause is for all polls: once two jobs (503) or projects (429) have asked for one.
@@ -198,7 +210,7 @@ class Gate:
     def _back_off(self, project_id: str, began: float, now: float) -> float:
         """Return until when a project is left alone after a 429 that does not say for how long."""
         if project_id not in self._backoffs:
-            if len(self._backoffs) >= _MAX_BACKOFFS:
+            if len(self._backoffs) >= _MAX_PROJECTS:
                 self._backoffs = {other: backoff for other, backoff in self._backoffs.items() if backoff.until > now}
             self._backoffs[project_id] = Backoff()
         return self._backoffs[project_id].refused(began, now)
