@@ -48,6 +48,9 @@ class PollQueue:
     def put(self, job: Tracked, when: float, now: float) -> None:
         """Poll a job at the loop time `when`, or as soon after it as the gate and the slots allow."""
         self._discard(job)
+        self._insert(job, when, now)
+
+    def _insert(self, job: Tracked, when: float, now: float) -> None:
         if when > now:
             job.put_off(when)
             self._due_at = min(self._due_at, self._later.add(job, when))
@@ -61,12 +64,11 @@ class PollQueue:
 
     def hurry(self, job: Tracked, now: float) -> None:
         """Poll a job before all others, since a deadline is near, but not before its `not_before`."""
-        if job.not_before > now + ROUNDING_SECONDS:
-            self.put_earlier(job, job.not_before, now)
-        elif job.place in {Place.LATER, Place.DUE} and not job.is_urgent:
+        if job.place in {Place.LATER, Place.DUE} and not job.is_urgent:
+            when = job.not_before if job.not_before > now + ROUNDING_SECONDS else now
             self._discard(job)
-            job.hurry(now)  # after it has left its line, and before it enters that of urgent ones
-            self._come_due(job)
+            job.hurry(when)  # after it has left its line, and before it enters that of urgent ones
+            self._insert(job, when, now)
 
     def _come_due(self, job: Tracked) -> None:
         job.come_due()

@@ -175,9 +175,9 @@ class Tracked(WaitState):
         """Record that it is polled at the loop time `when`."""
         self.due, self.place = when, Place.LATER
 
-    def hurry(self, now: float) -> None:
-        """Make its next poll due now, and go before all others."""
-        self.due, self.is_urgent = min(self.due, now), True
+    def hurry(self, when: float) -> None:
+        """Make its next poll due at the loop time `when`, unless it is earlier, and go before all others then."""
+        self.due, self.is_urgent = min(self.due, when), True
 
     def come_due(self) -> None:
         """Record that it waits for its turn."""

@@ -72,6 +72,22 @@ async def test_urgent() -> None:
     assert await polling.run(100) == [(0, 0), (0, 3), (9, 1)]
 
 
+async def test_urgent_after_a_pause() -> None:
+    """Where a pause ends between the last poll's time and the deadline, that poll goes out first of all that waited."""
+    for error in (ServerError(503, None, 10.0, "later"), RateLimitedError(429, None, 10.0, "later")):
+        polling = Polling(100)
+        polling.put(0)
+        await polling.run(1)
+        for job in polling.jobs:
+            fail(polling, job, error, wish=10.0)
+            polling.queue.put(job, job.due, clock())
+        await polling.run(9.5)
+        polling.queue.hurry(polling.jobs[80], clock())
+        sent = await polling.run(20)
+        assert sent[0] == (11, 80)
+        assert sorted(number for _, number in sent) == list(range(100))
+
+
 async def test_delay_of_an_urgent_job() -> None:
     """What a near deadline has cut short is no delay by which the pace of what piles up is set."""
     polling = Polling(2)
