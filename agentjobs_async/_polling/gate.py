@@ -97,9 +97,14 @@ class Gate:
         return latest if latest > now + ROUNDING_SECONDS else now
 
     def start(self, now: float) -> None:
-        """Count one poll as started; an urgent one did not wait for the interval, and those after it wait no longer."""
+        """Count one poll as started.
+
+        An urgent one did not wait for the interval. In an outage it is the one that tries. What piled up leaves beside
+        it: else urgent polls without end would stop all others.
+        """
         earliest = max(self.started_at + self._interval, now - _CAUGHT_UP_SECONDS)
-        self.started_at = min(earliest, now)
+        if earliest <= now + ROUNDING_SECONDS or self._is_outage:
+            self.started_at = min(earliest, now)
         for limiter in self._limits.in_force:
             limiter.start(now)
 

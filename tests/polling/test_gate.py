@@ -225,6 +225,18 @@ def test_what_piled_up_in_a_pause() -> None:
     assert gate.opens_at(111.0, is_urgent=True) == 111.0
 
 
+def test_deadlines_while_what_piled_up_leaves() -> None:
+    """Polls before deadlines, one after the other without end, don't stop what piled up, which leaves beside them."""
+    gate = gate_of(10)
+    gate.pile_up()
+    gate.start(100.0)
+    left = 0
+    for quarter in range(400, 440):
+        gate.start(quarter / 4)
+        left += len(starts(gate, quarter / 4, quarter / 4 + 0.25))
+    assert 20 <= left <= 1.1 * 20 + 1
+
+
 def test_usual_delay() -> None:
     """The usual delay is the mean of the policy's; what the server asked for is none."""
     gate = gate_of(4, delay=2.0)
