@@ -14,6 +14,8 @@ from agentjobs_async._polling.tracked import Place, Tracked
 
 _LATE_SECONDS: Final = 0.25  # more than an iteration of a busy loop takes
 
+_QUICK_IN_A_ROW: Final = 2  # while slow jobs wait: urgent jobs without end, one after another, stop none of these
+
 
 class PollQueue:
     """The polls of one scheduler that are yet to be made. It starts none itself: it is asked for the next one.
@@ -39,6 +41,7 @@ class PollQueue:
         """How many jobs of each project are tracked."""
         self._slow_in_flight: set[Tracked] = set()
         self._most_slow = max(slots // 2, 1)
+        self._quick_in_a_row = 0  # polls from the quick lane
 
     def add(self, job: Tracked, now: float) -> None:
         """Add a job that is new, to be polled as soon as its `not_before` allows."""
@@ -107,7 +110,7 @@ class PollQueue:
         """Remove and return the job to poll now; `None` while no poll may start."""
         if min(self._due_at, self._holds.ends_at) <= now + ROUNDING_SECONDS:
             self._update(now)
-        while (lane := self._open_lane()) is not None:
+        while (lane := self._open_lane(now)) is not None:
             if self._gate.opens_at(now, is_urgent=lane.has_urgent) > now:
                 break
             job = lane.pop(only_urgent=lane.has_urgent and self._gate.opens_at(now) > now)
@@ -116,6 +119,7 @@ class PollQueue:
                     self._slow.add(job, is_held=self._is_held(job))
                     continue
                 self._slow_in_flight.add(job)
+            self._quick_in_a_row = self._quick_in_a_row + 1 if lane is self._quick else 0
             self._count_start(job, now)
             return job
         return None
@@ -174,11 +178,16 @@ class PollQueue:
     def _has_slow_slot(self) -> bool:
         return len(self._slow_in_flight) < self._most_slow
 
-    def _open_lane(self) -> Lane | None:
+    def _open_lane(self, now: float) -> Lane | None:
         """Return the lane to serve; `None` if no job may be polled. Jobs in the slow lane have waited for longer."""
-        if self._slow.ready and self._has_slow_slot and not self._quick.has_urgent:
+        if self._slow.ready and self._has_slow_slot and (not self._quick.has_urgent or self._is_turn_of_slow(now)):
             return self._slow
         return self._quick if self._quick.ready else None
+
+    def _is_turn_of_slow(self, now: float) -> bool:
+        """Return whether the slow lane is served before urgent jobs of the quick one, which wait only if it may be."""
+        is_open = self._gate.opens_at(now, is_urgent=self._slow.has_urgent) <= now
+        return is_open and self._quick_in_a_row >= _QUICK_IN_A_ROW
 
     @property
     def has_slow(self) -> bool:
@@ -187,7 +196,7 @@ class PollQueue:
 
     def wakes_at(self, now: float) -> float:
         """Return the loop time at which `next` is to be asked again; `now` while it has a job to give."""
-        lane = self._open_lane()
+        lane = self._open_lane(now)
         if lane is not None:
             return self._gate.opens_at(now, is_urgent=lane.has_urgent)
         return min(self._due_at, self._holds.ends_at)

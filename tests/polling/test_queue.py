@@ -268,6 +268,42 @@ async def test_slow_jobs() -> None:
     assert [number for _, number in await polling.run(1)] == [5]
 
 
+async def test_slow_jobs_beside_urgent_ones() -> None:
+    """Urgent jobs without end, one after another, stop no slow job: each third poll may be of one."""
+    polling = Polling(40, per_second=5, slots=4)
+    slow, urgent = polling.jobs[:6], polling.jobs[6:]
+    for job in slow:
+        job.be_patient(2.0)
+    polling.put(0, slow)
+    assert [number for _, number in await polling.run(1)] == [0, 1]
+    polling.put(1000, slow[:2])
+    sent = []
+    for _ in range(4):
+        for job in urgent:
+            if job.place is Place.IN_FLIGHT:
+                polling.put(100, [job])
+            polling.queue.hurry(job, clock())
+        sent += [number for _, number in await polling.run(1)]
+    assert [index for index, number in enumerate(sent) if number < 6] == [0, 3]
+    assert [number for number in sent if number < 6] == [2, 3]
+
+
+async def test_urgent_jobs_beside_slow_ones_in_an_outage() -> None:
+    """Where slow jobs have to wait since the server is not reached, urgent ones go on without them."""
+    polling = Polling(40, slots=4)
+    for job in polling.jobs[:3]:
+        job.be_patient(2.0)
+    polling.put(0)
+    assert len(await polling.run(1)) == 39
+    for job in polling.jobs[3:]:
+        fail(polling, job, NotSentError("gone", "refused"))
+    polling.put(100, polling.jobs[:1])
+    for job in polling.jobs[3:]:
+        polling.put(0, [job])
+        polling.queue.hurry(job, clock())
+    assert len(await polling.run(1)) >= 37
+
+
 async def test_closed() -> None:
     """A closed queue gives no job."""
     polling = Polling(3)
