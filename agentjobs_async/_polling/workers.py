@@ -21,7 +21,7 @@ _OVERTAKEN_TIMES: Final = 2  # times the number of slots: a poll is overtaken on
 _AFTER_CANCELLATION_SECONDS: Final = 1.0  # until the next poll starts: a loop that ends cancels all tasks once
 _SMOOTHING: Final = 0.1  # the share of the newest poll in the mean latency
 _LEAST_PAUSE_SECONDS: Final = 0.002  # of a slot: a timer for less costs more than it holds back
-_HANGS: Final = "no answer while many others came: cut, to make room for other jobs"
+_HANGS: Final = "no answer for long while other jobs waited: cut, to make room for them"
 
 
 class OnAnswers(Protocol):
