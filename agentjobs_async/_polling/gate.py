@@ -20,6 +20,7 @@ _UNAVAILABLE: Final = 503
 _ALL_POLLS: Final = 2  # jobs or projects in a row that asked for a pause
 _JOBS_NOT_REACHED: Final = 10  # in a row: an outage; fewer failures may be those of single connections
 _FASTER: Final = 1.1  # than the healthy pace: else what piled up would never be made up for
+_MOST_FASTER: Final = 3.0  # than that, where this is not enough: a job of one delay takes two polls, and new ones come
 _CAUGHT_UP_SECONDS: Final = 0.01  # by which a poll may be late without delaying those after it: timers are late
 _SMOOTHING: Final = 0.02  # the share of the newest delay in the usual one
 _MAX_PROJECTS: Final = 1024  # that were refused: more would add up for ever
@@ -54,6 +55,8 @@ class Gate:
         self._unreached: set[JobRef] = set()
         """The jobs that were not reached since the server last answered."""
         self.has_piled_up = False
+        self._released_at = -inf
+        """Loop time from which what has piled up leaves."""
         self._longest_interval = inf
         """The most seconds between two polls of what piled up."""
         self._usual_delay = 0.0
@@ -69,18 +72,23 @@ class Gate:
         jobs = len(self._jobs)
         return jobs > 1 and len(self._unreached) >= min(_JOBS_NOT_REACHED, jobs)
 
-    @property
-    def _interval(self) -> float:
-        """Seconds between two polls in an outage, or while what piled up leaves; else 0.0. Jobs may come and go."""
+    def _interval(self, now: float) -> float:
+        """Return the seconds between two polls in an outage, or while what piled up leaves; else 0.0."""
         if self._unreached and self._is_outage:
             return self._usual_delay
         if self.has_piled_up:
-            return min(self.healthy_interval(len(self._jobs)), self._longest_interval)
+            return min(self.release_interval(len(self._jobs), now - self._released_at), self._longest_interval)
         return 0.0
 
-    def healthy_interval(self, jobs: int) -> float:
-        """Return the seconds between two polls of so many jobs, a little less than at the healthy pace."""
-        return self._usual_delay / (_FASTER * max(jobs, 1))
+    def release_interval(self, jobs: int, lasts: float) -> float:
+        """Return the seconds between two polls of so many jobs, which piled up and have been leaving for `lasts`.
+
+        It is a little less than at the healthy pace, for one usual delay. Where that is not enough, since jobs come and
+        go that take only a few polls each, it becomes less, down to a third.
+        """
+        usual = self._usual_delay
+        faster = min(max(lasts / usual, 1.0), _MOST_FASTER) if usual else 1.0
+        return usual / (_FASTER * faster * max(jobs, 1))
 
     def opens_at(self, now: float, *, is_urgent: bool = False) -> float:
         """Return the loop time from which the next poll may start; `now` if it may start at once.
@@ -91,7 +99,7 @@ class Gate:
         is_spread = self.has_piled_up or self._unreached
         if not (limits or is_spread or self._paused_until > now):
             return now
-        latest = max(self._paused_until, now if is_urgent or not is_spread else self.started_at + self._interval)
+        latest = max(self._paused_until, now if is_urgent or not is_spread else self.started_at + self._interval(now))
         for limiter in limits:
             latest = max(latest, limiter.opens_at(now))
         return latest if latest > now + ROUNDING_SECONDS else now
@@ -102,17 +110,20 @@ class Gate:
         An urgent one did not wait for the interval. In an outage it is the one that tries. What piled up leaves beside
         it: else urgent polls without end would stop all others.
         """
-        earliest = max(self.started_at + self._interval, now - _CAUGHT_UP_SECONDS)
+        earliest = max(self.started_at + self._interval(now), now - _CAUGHT_UP_SECONDS)
         if earliest <= now + ROUNDING_SECONDS or self._is_outage:
             self.started_at = min(earliest, now)
         for limiter in self._limits.in_force:
             limiter.start(now)
 
-    def pile_up(self, longest_interval: float = inf) -> None:
+    def pile_up(self, released_at: float, longest_interval: float = inf) -> None:
         """Record that what is due has piled up: it goes out at the healthy pace, until `clear` is called.
 
-        `longest_interval`: seconds between two polls at most.
+        Args:
+            released_at: Loop time from which it goes out.
+            longest_interval: Seconds between two polls at most.
         """
+        self._released_at = released_at
         self.has_piled_up, self._longest_interval = True, longest_interval
 
     def clear(self) -> None:
@@ -148,17 +159,17 @@ class Gate:
                 self._unreached.add(ref)
             return None
         if self._unreached:
-            self._reached()
+            self._reached(now)
         if isinstance(error, ResponseError):
             return self._on_response(ref, error, began, not_before, now)
         return None
 
-    def _reached(self) -> None:
+    def _reached(self, now: float) -> None:
         """Learn that the server was reached: no outage, or its end."""
         was_outage = self._is_outage
         self._unreached.clear()
         if was_outage:
-            self.pile_up()
+            self.pile_up(now)
 
     def _count_delay(self, seconds: float) -> None:
         """Count a delay of the policy, one for each poll: the number of jobs ÷ their mean is the polls per second."""
@@ -170,7 +181,7 @@ class Gate:
         self._answered_at = now
         self._paused_until = -inf
         if self._unreached:
-            self._reached()
+            self._reached(now)
         if self._askers:
             self._askers.clear()
         if self._backoffs:
@@ -188,7 +199,7 @@ class Gate:
         if not_before > now:
             if self._is_for_all(ref, error.status, began):
                 self._paused_until = max(self._paused_until, not_before)
-                self.pile_up()
+                self.pile_up(self._paused_until)
             return not_before if is_limited else None
         return self._back_off(ref.project_id, began, now) if is_limited else None
 

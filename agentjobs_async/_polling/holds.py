@@ -13,13 +13,15 @@ class Hold:
         until: Loop time at which it ends.
         is_pause: Whether the server asked for it, so that urgent jobs wait too. Else it is the rest between two polls
             after such a pause.
+        released_at: Loop time at which the pause ends, or did.
         ended_at: When it ended; infinity before.
     """
 
-    __slots__ = ("ended_at", "is_pause", "until")
+    __slots__ = ("ended_at", "is_pause", "released_at", "until")
 
-    def __init__(self, until: float, *, is_pause: bool) -> None:
+    def __init__(self, until: float, released_at: float, *, is_pause: bool) -> None:
         self.until = until
+        self.released_at = released_at
         self.is_pause = is_pause
         self.ended_at = inf
 
@@ -61,12 +63,14 @@ class Holds:
         hold = self.by_project.get(project_id)
         if hold is not None and hold.holds(urgent=True) and hold.until >= until:
             return False
-        self._set(project_id, Hold(until, is_pause=True))
+        self._set(project_id, Hold(until, until, is_pause=True))
         return True
 
     def rest(self, project_id: str, now: float, interval: float) -> None:
         """Hold a project between one poll, which starts now, and the next."""
-        self._set(project_id, Hold(now + interval, is_pause=False))
+        before = self.by_project.get(project_id)
+        released_at = now if before is None else before.released_at
+        self._set(project_id, Hold(now + interval, released_at, is_pause=False))
 
     def _set(self, project_id: str, hold: Hold) -> None:
         self.by_project[project_id] = hold

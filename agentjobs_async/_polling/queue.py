@@ -148,7 +148,7 @@ class PollQueue:
         hold = self._holds.by_project.get(job.ref.project_id)
         was_held = hold is not None and now - hold.ended_at <= _LATE_SECONDS
         if not (self._gate.has_piled_up or job.is_slow or was_held):
-            self._gate.pile_up((now - job.due) / (self._quick.ready + 1))
+            self._gate.pile_up(now, (now - job.due) / (self._quick.ready + 1))
 
     def _count_start(self, job: Tracked, now: float) -> None:
         """Count the poll of a job, which has left its lane, as started."""
@@ -169,7 +169,8 @@ class PollQueue:
         hold = self._holds.by_project.get(project_id)
         if hold is None or hold.is_in_force:  # in force: the poll was of an urgent job
             return
-        self._holds.rest(project_id, now, self._gate.healthy_interval(self._projects[project_id]))
+        interval = self._gate.release_interval(self._projects[project_id], now - hold.released_at)
+        self._holds.rest(project_id, now, interval)
         for lane in (self._quick, self._slow):
             lane.hold(project_id, urgent=False)
         self._forget_hold(project_id)

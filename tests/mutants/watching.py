@@ -77,8 +77,8 @@ WATCHING: Final = (
     Mutant(
         "a-pause-released-at-the-pace-of-one-job",
         "_polling/queue.py",
-        "self._gate.healthy_interval(self._projects[project_id])",
-        "self._gate.healthy_interval(1)",
+        "self._gate.release_interval(self._projects[project_id], now - hold.released_at)",
+        "self._gate.release_interval(1, now - hold.released_at)",
         "After a 429 the jobs of a large project are polled one by one, each after the usual delay of one job.",
     ),
     Mutant(

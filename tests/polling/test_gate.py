@@ -88,7 +88,7 @@ def test_pause_before_any_delay_is_known() -> None:
         refused(gate, ref, 101.0, wish=20.0)
     assert 100 <= len(starts(gate, 101.0, 141.0)) <= 1.1 * 100 + 1
     good(gate, 141.0)
-    assert gate.healthy_interval(1) == pytest.approx(5.0 / 1.1)
+    assert gate.release_interval(1, 0.0) == pytest.approx(5.0 / 1.1)
 
 
 def test_kinds_are_apart() -> None:
@@ -228,13 +228,24 @@ def test_what_piled_up_in_a_pause() -> None:
 def test_deadlines_while_what_piled_up_leaves() -> None:
     """Polls before deadlines, one after the other without end, don't stop what piled up, which leaves beside them."""
     gate = gate_of(10)
-    gate.pile_up()
+    gate.pile_up(100.0)
     gate.start(100.0)
     left = 0
-    for quarter in range(400, 440):
+    for quarter in range(400, 420):
         gate.start(quarter / 4)
         left += len(starts(gate, quarter / 4, quarter / 4 + 0.25))
-    assert 20 <= left <= 1.1 * 20 + 1
+    assert 10 <= left <= 1.1 * 10 + 1
+
+
+def test_what_takes_long_to_leave() -> None:
+    """What has not left after a usual delay leaves faster, up to three times as fast."""
+    gate = gate_of(10)
+    gate.pile_up(100.0)
+    gate.start(100.0)
+    left = [len(starts(gate, begin, begin + 5.0)) for begin in (100.0, 105.0, 110.0, 115.0, 120.0)]
+    assert 10 <= left[0] <= 12
+    assert left == sorted(left)
+    assert 32 <= left[3] <= left[4] <= 34
 
 
 def test_usual_delay() -> None:
@@ -243,7 +254,7 @@ def test_usual_delay() -> None:
     for number in range(400):
         good(gate, 100.0, 6.0 if number % 2 else 2.0)
         refused(gate, A, 100.0, 500, 60.0)
-    assert 3.9 < 1.1 * 4 * gate.healthy_interval(4) < 4.1
+    assert 3.9 < 1.1 * 4 * gate.release_interval(4, 0.0) < 4.1
 
 
 def test_limits_hold_for_all() -> None:

@@ -1,9 +1,13 @@
 """Which job is polled next, and when."""
 
-from agentjobs_async import JobRef
+import asyncio
+
+import pytest
+
+from agentjobs_async import AgentJob, JobRef, JobTracker
 from agentjobs_async._polling.tracked import Place, Tracked
 from agentjobs_async.errors import NotSentError, RateLimitedError, ServerError
-from tests.polled import clock, in_memory, peak, stand_still
+from tests.polled import clock, every, in_memory, peak, stand_still
 from tests.polling.counted_polls import Polling
 
 pytestmark = in_memory
@@ -313,3 +317,28 @@ async def test_closed() -> None:
     assert await polling.run(10) == []
     polling.queue.remove(polling.jobs[0])
     assert polling.jobs[0].place is Place.GONE
+
+
+@pytest.mark.parametrize("projects", [1, 2])
+async def test_pause_while_short_jobs_come_and_go(projects: int) -> None:
+    """A pause does not slow the polls for good where new jobs keep coming, and each takes two polls."""
+
+    async def get_job(ref: JobRef) -> AgentJob:
+        if 300 <= clock() - made < 305:
+            raise RateLimitedError(429, None, 5.0, "later")
+        seen.append(ref)
+        return AgentJob(ref.job_id, ref.project_id, "completed" if seen.count(ref) == 2 else "active")
+
+    async def wait(number: int) -> None:
+        begun = clock()
+        await tracker.wait_for_job(JobRef(f"docs{number % projects}", f"job_{number}"), timeout=None)
+        if begun - made >= 500:
+            took.append(clock() - begun)
+
+    made, seen, took = clock(), list[JobRef](), list[float]()
+    async with JobTracker(get_job, policy=every(10)) as tracker, asyncio.TaskGroup() as group:
+        for number in range(1200):
+            group.create_task(wait(number))
+            await asyncio.sleep(0.5)
+    assert len(took) == 200
+    assert max(took) <= 10.5
