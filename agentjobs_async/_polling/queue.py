@@ -111,9 +111,10 @@ class PollQueue:
         if min(self._due_at, self._holds.ends_at) <= now + ROUNDING_SECONDS:
             self._update(now)
         while (lane := self._open_lane(now)) is not None:
-            if self._gate.opens_at(now, is_urgent=lane.has_urgent) > now:
+            is_urgent = lane.has_urgent
+            if self._gate.opens_at(now, is_urgent=is_urgent) > now:
                 break
-            job = lane.pop(only_urgent=lane.has_urgent and self._gate.opens_at(now) > now)
+            job = lane.pop(only_urgent=is_urgent and self._gate.opens_at(now) > now)
             if job.is_slow:
                 if not self._has_slow_slot:
                     self._slow.add(job, is_held=self._is_held(job))
