@@ -99,7 +99,9 @@ class Gate:
         is_spread = self.has_piled_up or self._unreached
         if not (limits or is_spread or self._paused_until > now):
             return now
-        latest = max(self._paused_until, now if is_urgent or not is_spread else self.started_at + self._interval(now))
+        latest = max(now, self._paused_until)
+        if is_spread and not is_urgent:
+            latest = max(latest, self.started_at + self._interval(now))
         for limiter in limits:
             latest = max(latest, limiter.opens_at(now))
         return latest if latest > now + ROUNDING_SECONDS else now
@@ -204,7 +206,10 @@ class Gate:
         return self._back_off(ref.project_id, began, now) if is_limited else None
 
     def _adapt(self, auto: AutoRate, project_id: str, now: float) -> None:
-        """Pass a refusal on, unless others were answered well since the last one of its project: it is that one's."""
+        """Pass a refusal on to `auto`, unless it concerns its project alone.
+
+        So it does where others were answered well since the project was last refused, and it was not.
+        """
         if self._answered_at <= self._limited.pop(project_id, inf):
             auto.refused(now)
         self._limited[project_id] = now
