@@ -32,7 +32,6 @@ WRITTEN_FROM_OUTSIDE = {
         "self._reads._retry_connection",
     },
     "_polling.reading": {"error.ref", "replacement.__cause__"},
-    "_polling.wait": {"wait.error", "wait.polling", "wait.polls"},
     "batch._run.feed": {"self._context.slots.on_change"},
     "batch._run.item": {
         "item.over",

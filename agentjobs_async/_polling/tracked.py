@@ -202,10 +202,6 @@ class Tracked(WaitState):
         """Whether it is known to have been at work while it was waited for."""
         return self.shown > 0 or self.created_here
 
-    def begin_poll(self) -> None:
-        """Count a poll."""
-        self.polls += 1
-
     @property
     def is_slow(self) -> bool:
         """Whether a poll of it was cut because it hung, and none was answered quickly since then."""

@@ -62,12 +62,11 @@ async def wait_for_job(
     result: AgentJob | Exception | None = wait.begin()
     with CancelScope(wait.deadline) as scope:
         while result is None:
-            wait.polls += 1
-            wait.polling = True
+            wait.begin_poll()
             answer = await reader.answer(wait.ref, wait.label)
-            wait.polling = False
-            if scope.ended and isinstance(answer, Exception):  # the cut caused it: it says less than the one before it
-                wait.error = wait.error or answer
+            wait.end_poll()
+            if scope.ended and isinstance(answer, Exception):
+                wait.keep_error_of_cut(answer)
                 break
             result = wait.act_on(answer, loop.time())
             if scope.ended:  # `get_job` swallowed the cancellation at the deadline
@@ -93,12 +92,11 @@ class _Wait(WaitState):
 
     Attributes:
         deadline: Loop time at which the wait ends; `None` if it never does.
-        polling: Whether a poll is in flight.
     """
 
     __slots__ = (
-        *("_backoff", "_clock", "_durations", "_policy", "_timeout", "_update", "_warnings"),
-        *("deadline", "polling"),
+        *("_backoff", "_clock", "_durations", "_is_polling", "_policy", "_timeout", "_update", "_warnings"),
+        "deadline",
     )
 
     def __init__(
@@ -114,7 +112,7 @@ class _Wait(WaitState):
         self._durations = Durations(policy)
         self._warnings = StatusWarnings()
         self.deadline = None if self._timeout is None else self.started + self._timeout
-        self.polling = False
+        self._is_polling = False
 
     def begin(self) -> AgentJob | None:
         """Report the job where it is known; return it if it is known to have ended."""
@@ -122,6 +120,19 @@ class _Wait(WaitState):
         if job is not None and self._update is not None:
             self._update(job)
         return job if job is not None and job.is_terminal else None
+
+    def begin_poll(self) -> None:
+        """Count a poll, which is in flight until `end_poll`."""
+        super().begin_poll()
+        self._is_polling = True
+
+    def end_poll(self) -> None:
+        """Record that no poll is in flight: the last one was answered."""
+        self._is_polling = False
+
+    def keep_error_of_cut(self, error: Exception) -> None:
+        """Keep the error that the deadline caused by cutting a poll, unless one before it says more."""
+        self.error = self.error or error
 
     def act_on(self, answer: Answer, now: float) -> AgentJob | Exception | None:
         """Return the job or error that ends the wait; `None` to poll again at `due`."""
@@ -144,4 +155,4 @@ class _Wait(WaitState):
     def end_by_timeout(self) -> WaitTimeoutError:
         """Record that the wait has reached its deadline, and return its error."""
         self._durations.timed_out(self)
-        return self.timeout_error(self.polls, self._clock() - self.started, cut=self.polling)
+        return self.timeout_error(self.polls, self._clock() - self.started, cut=self._is_polling)

@@ -64,6 +64,10 @@ class WaitState:
         self.error: Exception | None = None
         self.refused_since: float | None = None
 
+    def begin_poll(self) -> None:
+        """Count a poll."""
+        self.polls += 1
+
     def apply(self, policy: PollPolicy, answer: Answer, now: float) -> AgentJob | Exception | None:
         """Record the answer that came at the loop time `now` to the last poll, and decide what it means.
 
