@@ -63,8 +63,8 @@ def test_what_a_strategy_raises() -> None:
     def check(answer: Answer, error: Exception) -> None:
         states: list[tenacity.RetryCallState] = []
 
-        def wait(state: tenacity.RetryCallState) -> float:
-            states.append(state)
+        def wait(retry_state: tenacity.RetryCallState) -> float:
+            states.append(retry_state)
             raise error
 
         for parts in ((), (tenacity.wait_fixed(1),), (tenacity.wait_exception(lambda _: 1),)):
@@ -88,8 +88,8 @@ def test_call_state() -> None:
     """A strategy sees the attempt's number from 1, its outcome and loop times, and nothing slept."""
     states: list[tenacity.RetryCallState] = []
 
-    def wait(state: tenacity.RetryCallState) -> float:
-        states.append(state)
+    def wait(retry_state: tenacity.RetryCallState) -> float:
+        states.append(retry_state)
         return 0
 
     policy = PollPolicy(wait=wait)
