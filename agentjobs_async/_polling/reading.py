@@ -81,7 +81,7 @@ class GetJobReader:
             return InvalidInputError(
                 f"get_job must return an AgentJob, or the service's document as a mapping, not {type(found).__name__}"
             )
-        return answer if label is None else with_label(answer, label)
+        return with_label(answer, label)
 
     async def read(self, ref: JobRef, label: str | None) -> Answer:
         """Return what `answer` returns."""
