@@ -30,7 +30,8 @@ from agentjobs_async._text import error_text, limit, local_time, one_line, shown
 if TYPE_CHECKING:  # models raise these errors
     from agentjobs_async.models import AgentJob, JobRef
 else:
-    AgentJob, JobRef = (deferred("agentjobs_async.models", name) for name in ("AgentJob", "JobRef"))
+    AgentJob = deferred("agentjobs_async.models", "AgentJob")
+    JobRef = deferred("agentjobs_async.models", "JobRef")
 
 __all__ = [
     "AgentJobsError",

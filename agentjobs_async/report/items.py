@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from agentjobs_async.batch import Journal, JournalRow
     from agentjobs_async.report.source import Source
 else:
-    Journal, JournalRow = (deferred("agentjobs_async.batch", name) for name in ("Journal", "JournalRow"))
+    Journal = deferred("agentjobs_async.batch", "Journal")
+    JournalRow = deferred("agentjobs_async.batch", "JournalRow")
     Source = deferred("agentjobs_async.report.source", "Source")
 
 __all__ = [
