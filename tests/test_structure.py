@@ -65,14 +65,9 @@ ROOMS: dict[str, set[str]] = {
     "engines": {"", "_extras", "_validation", "batch"},
     "web": {"", "_loop", "_validation"},
     "report": {
-        "",
-        "_deferred",
-        "_extras",
-        "_text",
-        "_validation",
-        "batch",
-        "web",
-    },  # the live page sends server-sent events
+        *("", "_deferred", "_extras", "_text", "_validation", "batch"),
+        "web",  # the live page sends server-sent events
+    },
     "testing": {"", "_deferred", "_validation", "session"},
     "tracing": {"_extras", "_version", "errors", "telemetry"},
     "prometheus": {"_extras", "telemetry"},
