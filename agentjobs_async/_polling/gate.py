@@ -57,6 +57,7 @@ class Gate:
         self.has_piled_up = False
         self._released_at = -inf
         """Loop time from which what has piled up leaves."""
+        self._jobs_at_release = 0
         self._longest_interval = inf
         """The most seconds between two polls of what piled up."""
         self._usual_delay = 0.0
@@ -77,7 +78,8 @@ class Gate:
         if self._unreached and self._is_outage:
             return self._usual_delay
         if self.has_piled_up:
-            return min(self.release_interval(len(self._jobs), now - self._released_at), self._longest_interval)
+            jobs = max(self._jobs_at_release, len(self._jobs))  # those that have ended since don't slow the others
+            return min(self.release_interval(jobs, now - self._released_at), self._longest_interval)
         return 0.0
 
     def release_interval(self, jobs: int, lasts: float) -> float:
@@ -125,7 +127,7 @@ class Gate:
             released_at: Loop time from which it goes out.
             longest_interval: Seconds between two polls at most.
         """
-        self._released_at = released_at
+        self._released_at, self._jobs_at_release = released_at, len(self._jobs)
         self.has_piled_up, self._longest_interval = True, longest_interval
 
     def clear(self) -> None:

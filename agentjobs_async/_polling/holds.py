@@ -14,14 +14,16 @@ class Hold:
         is_pause: Whether the server asked for it, so that urgent jobs wait too. Else it is the rest between two polls
             after such a pause.
         released_at: Loop time at which the pause ends, or did.
+        jobs: How many jobs the project had when the pause began.
         ended_at: When it ended; infinity before.
     """
 
-    __slots__ = ("ended_at", "is_pause", "released_at", "until")
+    __slots__ = ("ended_at", "is_pause", "jobs", "released_at", "until")
 
-    def __init__(self, until: float, released_at: float, *, is_pause: bool) -> None:
+    def __init__(self, until: float, released_at: float, jobs: int, *, is_pause: bool) -> None:
         self.until = until
         self.released_at = released_at
+        self.jobs = jobs
         self.is_pause = is_pause
         self.ended_at = inf
 
@@ -58,19 +60,21 @@ class Holds:
         hold = self.by_project.get(project_id)
         return hold is not None and hold.holds(urgent=urgent)
 
-    def pause(self, project_id: str, until: float) -> bool:
-        """Hold a project until a loop time, as the server asks; return `False` if it is paused for longer already."""
+    def pause(self, project_id: str, until: float, jobs: int) -> bool:
+        """Hold a project of so many jobs until a loop time, as the server asks.
+
+        Return `False` if it is paused for longer already.
+        """
         hold = self.by_project.get(project_id)
         if hold is not None and hold.holds(urgent=True) and hold.until >= until:
             return False
-        self._set(project_id, Hold(until, until, is_pause=True))
+        self._set(project_id, Hold(until, until, jobs, is_pause=True))
         return True
 
-    def rest(self, project_id: str, now: float, interval: float) -> None:
-        """Hold a project between one poll, which starts now, and the next."""
-        before = self.by_project.get(project_id)
-        released_at = now if before is None else before.released_at
-        self._set(project_id, Hold(now + interval, released_at, is_pause=False))
+    def rest(self, project_id: str, until: float) -> None:
+        """Hold a project that was paused between one poll, which starts now, and the next."""
+        pause = self.by_project[project_id]
+        self._set(project_id, Hold(until, pause.released_at, pause.jobs, is_pause=False))
 
     def _set(self, project_id: str, hold: Hold) -> None:
         self.by_project[project_id] = hold

@@ -170,8 +170,8 @@ class PollQueue:
         hold = self._holds.by_project.get(project_id)
         if hold is None or hold.is_in_force:  # in force: the poll was of an urgent job
             return
-        interval = self._gate.release_interval(self._projects[project_id], now - hold.released_at)
-        self._holds.rest(project_id, now, interval)
+        jobs = max(hold.jobs, self._projects[project_id])  # those that have ended meanwhile don't slow the others
+        self._holds.rest(project_id, now + self._gate.release_interval(jobs, now - hold.released_at))
         for lane in (self._quick, self._slow):
             lane.hold(project_id, urgent=False)
         self._forget_hold(project_id)
@@ -211,7 +211,7 @@ class PollQueue:
 
     def _pause(self, project_id: str, until: float) -> None:
         """Poll no job of a project before the loop time `until`, and then one by one."""
-        if self._holds.pause(project_id, until):
+        if self._holds.pause(project_id, until, self._projects[project_id]):
             for lane in (self._quick, self._slow):
                 lane.hold(project_id, urgent=True)
 

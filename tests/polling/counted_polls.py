@@ -31,12 +31,18 @@ class Polling:
         for job in self.jobs if jobs is None else jobs:
             self.queue.put(job, clock() + delay, clock())
 
-    async def run(self, seconds: float) -> list[tuple[float, int]]:
-        """Take each poll as soon as it may start, for so long; return them by the numbers of the jobs."""
+    async def run(self, seconds: float, *, ends: bool = False) -> list[tuple[float, int]]:
+        """Take each poll as soon as it may start, for so long; return them by the numbers of the jobs.
+
+        With `ends`, each finds that its job has ended.
+        """
         ends_at, sent = clock() + seconds, []
         while True:
             while (job := self.queue.next(clock())) is not None:
                 sent.append((round(clock() - self.made, 2), self.jobs.index(job)))
+                if ends:
+                    self.queue.remove(job)
+                    self.jobs.remove(job)
             wakes_at = self.queue.wakes_at(clock())
             assert wakes_at > clock()
             await asyncio.sleep(min(wakes_at, ends_at) - clock())

@@ -242,6 +242,29 @@ async def test_outage() -> None:
     assert peak([at for at, _ in await polling.run(10)]) <= 1.1 * 50 / 5 + 2
 
 
+@pytest.mark.parametrize(
+    ("error", "wish"),
+    [
+        (NotSentError("gone", "refused"), 0.0),
+        (RateLimitedError(429, None, 20.0, "later"), 20.0),
+        (ServerError(503, None, 20.0, "later"), 20.0),
+    ],
+)
+async def test_jobs_that_ended_meanwhile(error: Exception, wish: float) -> None:
+    """What piled up has left within a usual delay, also where each of these polls finds that its job has ended."""
+    polling = Polling(200)
+    polling.put(0)
+    assert len(await polling.run(1)) == 200
+    polling.jobs[0].put_off(clock() + 5)
+    polling.queue.on_answer(polling.jobs[0], None, clock(), clock())
+    for job in polling.jobs:
+        fail(polling, job, error, wish)
+    polling.put(19)
+    await polling.run(19)
+    polling.queue.on_answer(polling.jobs[0], None, clock(), clock())
+    assert len(await polling.run(6.5, ends=True)) == 200
+
+
 async def test_loop_that_stood_still() -> None:
     """What came due while the loop stood still is not all polled at once."""
     polling = Polling(100)
