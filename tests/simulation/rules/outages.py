@@ -53,6 +53,8 @@ def _connects(world: World, ledger: Ledger, program: Program, since: float, unti
     def is_mine(owner: str) -> bool:
         return owner.rpartition(".")[0] == program.name
 
+    if any(isinstance(activity, Calls) and activity.way == "read" for activity in program.activities):
+        return  # its caller reads each job as often as it likes
     waits = [one for one in ledger.waits if is_mine(one.owner) and one.ended > since and one.begun < until]
     runs = [one for one in waits if one.way == "run"]
     creates = [
