@@ -117,6 +117,8 @@ def _is_binding(world: World, one: Request, ledger: Ledger) -> bool:
         return False
     if one.kind == "create":
         return one.status == 429
+    if any(fault.what == "cancel" and abs(at - one.heard) < SLACK for fault, at in world.happened.items()):
+        return False  # the task of a poll that is cancelled as the answer comes does not read it
     if one.is_good:
         return not (one.is_end or one.sender in ledger.own_get_job)  # whose `get_job` returns the job alone
     return one.status in TRANSIENT  # others may end the wait, and a new one is its caller's
