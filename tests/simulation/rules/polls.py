@@ -17,6 +17,7 @@ _MAX_RETRY_AFTER: Final = 60.0  # s, `max_retry_after`
 _LONGEST_BACKOFF: Final = 60.0  # s, of a project whose polls are refused without a Retry-After
 _LONGEST_RELEASE: Final = 10.0  # s, over which the polls that a server held back are spread
 _LONGEST_DELAY: Final = 9.9  # s, of the default policy
+_LONGEST_POLL: Final = 0.3  # s, of those that are answered well
 
 
 def broken_by_polls(world: World, service: Service, ledger: Ledger, programs: tuple[Program, ...]) -> Iterator[str]:
@@ -59,9 +60,8 @@ def _paces(
     for program in programs:
         for position, activity in enumerate(program.activities):
             if program.interval > 0 and isinstance(activity, Calls) and not activity.notifies:
-                # Under a limit, a last poll waits for those of other jobs, and may come when its wait has ended.
-                queued = activity.count / program.per_second if program.per_second else 0.0
-                exact[program.name, str(position)] = program.interval, activity.timeout, queued
+                # A last poll waits for those of other jobs, and may come when its wait has ended.
+                exact[program.name, str(position)] = program.interval, activity.timeout, _turn(program, activity.count)
     for (sender, job_id), found in polls.items():
         name, _, number = sender.split(".")
         interval, timeout, queued = exact.get((name, number), (0.0, 0.0, 0.0))
@@ -187,8 +187,13 @@ def _longest_gap(sender: str, programs: tuple[Program, ...]) -> float:
         waits = sum(one.count for one in program.activities if not isinstance(one, Calls))
     if isinstance(activity, Calls) and activity.way in {"free", "read"}:
         return inf  # each wait polls for itself
-    turn = max(waits / (program.per_second or inf), 0.3 * waits / program.in_flight)  # 0.3 s: the longest good poll
+    turn = _turn(program, waits)
     return (program.interval or _LONGEST_DELAY) + 2 * turn + (1.0 if isinstance(activity, Calls) else 5.0)
+
+
+def _turn(program: Program, jobs: int) -> float:
+    """Return within how many seconds each of so many jobs that are due is polled once."""
+    return max(jobs / (program.per_second or inf), _LONGEST_POLL * jobs / program.in_flight)
 
 
 def _disturbed(world: World) -> Iterator[tuple[float, float]]:
