@@ -33,7 +33,8 @@ class Gate:
     - Where two jobs (503) or projects (429) in a row asked for a pause, all polls pause.
     - In an outage one poll starts per usual delay, until one is answered: whichever is next shows whether the server is
       back.
-    - What piled up meanwhile leaves at the healthy pace: as many polls in a usual delay as there are jobs.
+    - What piled up meanwhile leaves at the healthy pace: as many polls in a usual delay as there are jobs, or were when
+      it piled up.
 
     An urgent poll, before a deadline, waits for the first two only.
 
@@ -57,7 +58,8 @@ class Gate:
         self.has_piled_up = False
         self._released_at = -inf
         """Loop time from which what has piled up leaves."""
-        self._jobs_at_release = 0
+        self._piled_up_jobs = 0
+        """How many jobs there were when it piled up."""
         self._longest_interval = inf
         """The most seconds between two polls of what piled up."""
         self._usual_delay = 0.0
@@ -78,7 +80,7 @@ class Gate:
         if self._unreached and self._is_outage:
             return self._usual_delay
         if self.has_piled_up:
-            jobs = max(self._jobs_at_release, len(self._jobs))  # those that have ended since don't slow the others
+            jobs = max(self._piled_up_jobs, len(self._jobs))  # those that have ended since don't slow the others
             return min(self.release_interval(jobs, now - self._released_at), self._longest_interval)
         return 0.0
 
@@ -127,7 +129,7 @@ class Gate:
             released_at: Loop time from which it goes out.
             longest_interval: Seconds between two polls at most.
         """
-        self._released_at, self._jobs_at_release = released_at, len(self._jobs)
+        self._released_at, self._piled_up_jobs = released_at, len(self._jobs)
         self.has_piled_up, self._longest_interval = True, longest_interval
 
     def clear(self) -> None:
