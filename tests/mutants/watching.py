@@ -77,9 +77,16 @@ WATCHING: Final = (
     Mutant(
         "a-pause-released-at-the-pace-of-one-job",
         "_polling/queue.py",
-        "self._gate.release_interval(self._projects[project_id], now - hold.released_at)",
+        "self._gate.release_interval(jobs, now - hold.released_at)",
         "self._gate.release_interval(1, now - hold.released_at)",
         "After a 429 the jobs of a large project are polled one by one, each after the usual delay of one job.",
+    ),
+    Mutant(
+        "a-release-slowed-by-what-has-ended",
+        "_polling/gate.py",
+        "max(self._piled_up_jobs, len(self._jobs))",
+        "len(self._jobs)",
+        "After an outage in which most jobs have ended, each poll that finds this out delays all others.",
     ),
     Mutant(
         "a-poll-that-has-not-left-in-a-slow-slot",
