@@ -87,10 +87,11 @@ async def one(candidate: str, options: Namespace) -> Figures:
 async def leave_only(path: Path, rows: int, left: int) -> None:
     """Change all rows of a journal by SQL, since runs would take an hour: twenty active, `left` planned, others ended."""
     async with Journal.open(path) as journal:
-        states = f"CASE WHEN number % {max(rows // ACTIVE, 1)} = 0 THEN 'active' ELSE 'completed' END"
-        values = "job_id = 'job_' || number, sent_at = 1.0"
+        is_active = f"number % {max(rows // ACTIVE, 1)} = 0"
+        states = f"CASE WHEN {is_active} THEN 'active' ELSE 'completed' END"
+        values = f"job_id = 'job_' || number, sent_at = 1.0, ended_at = CASE WHEN {is_active} THEN NULL ELSE 2.0 END"
         update = f"UPDATE agentjobs_items SET state = {states}, {values} WHERE number > {left}"  # noqa: S608 - its own words
-        await journal._store._database.once(lambda connection: connection.exec_driver_sql(update))  # noqa: SLF001 - only to prepare
+        await journal.store._database.once(lambda connection: connection.exec_driver_sql(update))  # noqa: SLF001 - only to prepare
 
 
 async def life(options: Namespace) -> Figures:

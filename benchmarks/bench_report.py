@@ -38,7 +38,7 @@ from tests.browser import launched, visit
 VISITS = 5
 WORDS, VOCABULARY = 12, 10_000  # of a prompt, and of all
 COLUMNS = (
-    "number, key, prompt, project_id, state, job_id, pr_link, error, sent_at, updated_at, planned_at, claimed_at, "
+    "number, key, prompt, project_id, state, job_id, pr_link, error, sent_at, updated_at, planned_at, counted_at, "
     "created_at, seen_at, ended_at, polls, tries, changed_at"
 )
 

@@ -29,7 +29,8 @@ from measuring import Figures, Rounds, arguments, chosen, in_own_process, parsed
 from server import server
 
 from agentjobs_async import AgentJobsSession, PollPolicy
-from agentjobs_async.batch import BatchItem, BatchWorker, FleetLimits, Journal, Rate, run_batch
+from agentjobs_async.batch import BatchItem, BatchWorker, Journal, Limits, Rate, run_batch
+from agentjobs_async.batch._run.records import Records
 from agentjobs_async.batch.states import open_in
 from agentjobs_async.engines.procrastinate import submit, work_off
 
@@ -44,9 +45,11 @@ ACTIVE = 200
 POLLS = 3
 CLAIMS = 100
 ROWS = """
-INSERT INTO agentjobs_items (key, prompt, project_id, state, job_id, sent_at, updated_at, changed_at)
+INSERT INTO agentjobs_items
+    (key, prompt, project_id, state, job_id, planned_at, counted_at, updated_at, changed_at, ended_at)
 SELECT n, 'p', 'docs', CASE WHEN n <= 500 THEN 'unknown' WHEN n <= 1500 THEN 'active' ELSE 'completed' END,
-    CASE WHEN n > 500 THEN 'job' END, now.at - CASE WHEN n <= 3500 THEN n / 3500.0 ELSE 7200 + n / 10.0 END, now.at, 0
+    CASE WHEN n > 500 THEN 'job' END, 0, now.at - CASE WHEN n <= 3500 THEN n / 3500.0 ELSE 7200 + n / 10.0 END, now.at,
+    0, CASE WHEN n > 1500 THEN now.at END
 FROM generate_series(1, {rows}) AS n, (SELECT date_part('epoch', clock_timestamp()) AS at) AS now
 """
 
@@ -105,7 +108,7 @@ async def worker(location: str, url: str) -> None:
         await work_off(batch, stop=stop)
 
 
-async def hand_out(location: str, count: int, limits: FleetLimits) -> None:
+async def hand_out(location: str, count: int, limits: Limits) -> None:
     """Submit all items."""
     async with Journal.open(location) as journal:
         await journal.set_limits(limits)
@@ -121,7 +124,7 @@ async def until_all_have_ended(location: str) -> None:
 
 def fleet(name: str, url: str, count: int) -> Figures:
     """Measure workers in processes of their own, and the database."""
-    limits = FleetLimits(max_active=ACTIVE) if "limits" in name else FleetLimits()
+    limits = Limits(max_active=ACTIVE) if "limits" in name else Limits()
     with postgresql() as (database_server, leader), database_server.database() as location:
         before, started = cpu_of(leader), process_time()
         asyncio.run(hand_out(location, count, limits))
@@ -154,13 +157,14 @@ async def claims(location: str, rows: int) -> list[float]:
         await journal.add([BatchItem("todo", "p")], project_id="docs")
         execute(location, ROWS.format(rows=rows))
         execute(location, "VACUUM ANALYZE agentjobs_items")
-        await journal.set_limits(FleetLimits(max_active=5_000, create_rate=Rate(10_000, per=3600)))
+        await journal.set_limits(Limits(max_active=5_000, create_rate=Rate(10_000, per=3600)))
+        records = Records(journal.store, "owner", str)
         seconds = []
         for _ in range(CLAIMS):
             started = perf_counter()
-            claim = await journal._store.claim("todo")
+            claim = await records.claim("todo")
             seconds.append(perf_counter() - started)
-            await journal._store.release_claim("todo", None, claim=str(claim))
+            await records.released("todo", str(claim), None)
         return sorted(seconds)
 
 

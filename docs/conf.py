@@ -21,5 +21,5 @@ nitpick_ignore_regex = [
     ("py:.*", r"(?!agentjobs_async\.).*"),  # documented elsewhere, and the build fetches nothing
     ("py:.*", r"agentjobs_async\.(.*\.)?_\w+(\..*)?"),  # a private name, or a name in a private module
     ("py:class", r"agentjobs_async\.(\w+\.)*([A-Z]|\w+_(co|contra))"),  # type variables
-    ("py:class", r"agentjobs_async\.batch\.limits\.Limits"),  # an argument of `Batch`, which only `run_batch` makes
+    ("py:class", r"agentjobs_async\.batch\.runner\.RunSettings"),  # an argument of `Batch`, which `run_batch` makes
 ]

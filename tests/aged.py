@@ -6,7 +6,8 @@ from pathlib import Path
 
 from agentjobs_async import AgentJob, JobRef
 from agentjobs_async.batch import BatchItem, Journal
-from agentjobs_async.batch._store.row_store import Seen
+from agentjobs_async.batch._run.records import Records
+from agentjobs_async.batch._store.seen import Seen, record_seen
 
 LONG_AGO_SECONDS = 14_400.0
 _POLL_SECONDS = 5.0
@@ -30,22 +31,23 @@ async def aged_journal(
     clock = [0.0]
     began = time.time()
     async with Journal.open(path, clock=lambda: clock[0]) as journal:
-        store = journal._store
+        records = Records(journal.store, "of a test", str)
 
         async def create(number: int, age: float) -> str:
             clock[0] = began - age
             key = f"item-{number}"
             await journal.add([BatchItem(key, f"Document page {number}", "docs")])
-            await store.claim(key)
-            await store.record_created(key, JobRef("docs", f"job-{number}"))
+            claim = await records.claim(key)
+            assert isinstance(claim, str)
+            await records.created(key, claim, JobRef("docs", f"job-{number}"), None)
             return key
 
         for number, seconds in enumerate(durations, 1):
             key = await create(number, LONG_AGO_SECONDS)
             clock[0] += seconds
             job = AgentJob(f"job-{number}", "docs", "completed")
-            await store.record_ended(key, job, polls=int(seconds / _POLL_SECONDS) + 1)
+            await records.ended(key, job, polls=int(seconds / _POLL_SECONDS) + 1)
         for number, age in enumerate(ages, len(durations) + 1):
             key = await create(number, age)
             clock[0] = max(began - unseen_seconds, began - age)
-            await store.record_seen([Seen(key, 0.0, 1)])
+            await record_seen(journal.store, [Seen(key, 0.0, 1)])

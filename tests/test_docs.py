@@ -8,6 +8,7 @@ from agentjobs_async._polling.tracked import Place
 from agentjobs_async.batch._run.context import Phase
 from agentjobs_async.batch.states import MOVES, State
 from tests.checkout import needs
+from tests.docs.samples import script
 from tests.test_structure import ROOMS
 
 ROOT = Path(__file__).parent.parent
@@ -63,8 +64,17 @@ def test_states_of_an_item() -> None:
     rows = table_below(ARCHITECTURE, "The states of an item")
     shown = {state: row for row in rows for state in re.findall(r"`([a-z]+)`", row[0])}
     assert set(shown) == set(State)
-    for state, targets in MOVES.items():
-        assert set(re.findall(r"`([a-z]+)`", shown[state][2])) == set(targets), state
+    for state in State:
+        targets = {target for move in MOVES for target in move.targets if state in move.origins} - {state}
+        assert set(re.findall(r"`([a-z]+)`", shown[state][2])) == targets, state
+
+
+def test_moves_of_a_row() -> None:
+    """The table of moves on the architecture page is what its script makes of `MOVES`: run `python docs/moves.py`."""
+    rows = table_below(ARCHITECTURE, "The moves of a row")
+    assert [row[0] for row in rows] == [move.name for move in MOVES]
+    page = ARCHITECTURE.read_text(encoding="utf-8")
+    assert script("moves").generated(page) == page
 
 
 def test_places_of_a_tracked_job() -> None:
@@ -99,10 +109,10 @@ def test_benchmarks() -> None:
     texts = {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in [*PAGES, *MODULES]}
     named = {name: set(re.findall(r"benchmarks/(\w+\.py)", text)) for name, text in texts.items()}
     assert {name: unknown for name, found in named.items() if (unknown := found - set(scripts))} == {}
-    for script, path in scripts.items():
+    for name, path in scripts.items():
         pages = re.findall(r"docs/[\w-]+\.md", ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "")
-        assert pages, script
-        assert [page for page in pages if script not in named[page]] == [], script
+        assert pages, name
+        assert [page for page in pages if name not in named[page]] == [], name
 
 
 @needs(".ci")

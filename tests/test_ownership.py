@@ -10,12 +10,10 @@ ROOMS_WITH_OWNERS = {"_http", "_polling", "batch", "durable"}
 
 CALLABLES_OF_CONSTRUCTORS = {
     "_http.progress: before_send",  # the user's
-    "batch._run.feed: deliver",
-    "batch._run.feed: run",
+    "batch._run.records: mask",
     "batch._store.opened: clock",
-    "batch._store.reader: clock",
-    "batch._store.row_store: clock",
     "batch._store.rows: page",
+    "batch._store.store: clock",
     "batch.worker: on_result",
     "durable._callback: function",
 }
@@ -32,7 +30,6 @@ WRITTEN_FROM_OUTSIDE = {
         "self._reads._retry_connection",
     },
     "_polling.reading": {"error.ref", "replacement.__cause__"},
-    "batch._run.feed": {"self._context.slots.on_change"},
     "batch._run.item": {
         "item.over",
         "item.row",
@@ -45,8 +42,7 @@ WRITTEN_FROM_OUTSIDE = {
     },
     "batch._run.slots": {"slot.left", "slot.taken"},
     "batch._run.tasks": {"item.phase", "running.phase"},
-    "batch._store.row_store": {"store._mask"},
-    "batch._store.writer": {"queue.connection", "queue.writer"},
+    "batch._database.writer": {"queue.connection", "queue.writer"},
     "durable._creates": {"item.over"},
     "durable._following": {
         "followed.earlier_polls",

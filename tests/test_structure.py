@@ -93,8 +93,8 @@ IMPORTERS = {
     "cattrs": {"_documents"},
     "tenacity": {"policy", "learning.strategy", "_http.create"},  # strategies of polls; the tries of a create
     "yarl": {"_http"},  # addresses are made in urls, handed on by the others
-    "sqlalchemy": {"batch._store"},
-    "filelock": {"batch._store.file_lock"},
+    "sqlalchemy": {"batch._store", "batch._database"},
+    "filelock": {"batch._database.file_lock"},
     "multidict": {"testing"},  # the headers that a handler gets are made of it
     "procrastinate": {"engines"},
     "psycopg": {"engines"},  # the errors that the queue's connections raise; the journal's are SQLAlchemy's
@@ -120,6 +120,10 @@ WITHIN_THE_PACKAGE = {
         "log_description",
         "log_text",
         "may_pass",
+    },
+    "batch.states": {
+        *("ABANDON", "CORRECT", "CREATED", "DOUBT", "END", "GONE", "NOTE", "REJECT", "RELEASE", "RETRY", "SEND_AGAIN"),
+        "SETTLE",
     },
     "models": {"Seen", "TERMINAL", "with_label"},
     "session": {"EMULATOR"},
@@ -411,7 +415,7 @@ def test_waits_do_without_http(name: str) -> None:
 
 def test_a_batch_is_loaded_when_used() -> None:
     """What a batch speaks of, such as its items and limits, loads no database; a journal does."""
-    light = "BatchItem, BatchResult, FleetLimits, JournalRow, Outcome, Rate, Rows, State, Where, check_items"
+    light = "BatchItem, BatchResult, Limits, JournalRow, Outcome, Rate, Rows, State, Where, check_items"
     importing = f"import {PACKAGE}.batch as batch; from {PACKAGE}.batch import {light}"
     is_loaded, *names = run(f"{importing}; print('sqlalchemy' in sys.modules, *dir(batch))").split()
     assert is_loaded == "False"

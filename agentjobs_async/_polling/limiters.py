@@ -1,9 +1,8 @@
 """Limits of the polls that start: each says from when the next one may, and counts those that did."""
 
-from math import ceil, inf
+from collections.abc import Mapping
+from math import inf
 from typing import Final, Literal, Protocol
-
-from attrs import frozen
 
 from agentjobs_async._polling.auto import AutoRate
 from agentjobs_async._validation import checked_seconds
@@ -12,9 +11,7 @@ ROUNDING_SECONDS: Final = 1e-6
 """How early a timer may fire: its time and the clock's are rounded differently."""
 
 _HELD_BACK_SECONDS: Final = 1.0
-"""How often a process looks whether it may poll by now, while its share of the polls is 0 or not in force."""
-
-_MOST_TURNS_PER_SECOND: Final = 20.0  # a timer may be later than a shorter interval, and would miss turn after turn
+"""How often a process looks whether it may poll by now, while its share of the polls is 0."""
 
 
 class Limiter(Protocol):
@@ -51,85 +48,33 @@ class FixedRate:
         self._last_start = max(now, self._last_start + 1 / self.per_second)
 
 
-class Sharer(Protocol):
-    """One of the processes that share a limit of polls."""
+class PollShare(Protocol):
+    """What one process has of a limit that several share. It changes as they come and go."""
 
     @property
-    def is_sure(self) -> bool:
-        """Whether this process counts as alive for all others: one that counts as dead loses its share to them."""
-
-
-@frozen
-class PollShare:
-    """The polls per second of one of the processes that share a limit.
-
-    Processes that only kept an interval each might all poll at the same moment: twenty of them with a quarter of a poll
-    per second each send twenty polls in one second. So each has turns of its own, one in each interval, which lie
-    between those of the others.
-
-    Attributes:
-        per_second: Polls per second; 0 for none at present.
-        turn: Loop time of one of the turns; `None` where polls may start at any time that keeps the interval.
-        sharer: Has the share only while it is sure of it; `None` where no other process can use it.
-    """
-
-    per_second: float
-    turn: float | None = None
-    sharer: Sharer | None = None
-
-    @property
-    def interval(self) -> float:
-        """Seconds between two polls."""
-        return 1 / self.per_second if self.per_second else inf
-
-    @property
-    def may_poll(self) -> bool:
-        """Whether any poll may start at present."""
-        return self.per_second > 0 and (self.sharer is None or self.sharer.is_sure)
-
-
-_UNLIMITED: Final = PollShare(inf)
+    def per_second(self) -> float:
+        """Polls per second; 0 for none at present, infinity for any number."""
 
 
 class ShareLimiter:
-    """Keeps the polls of this process within its share, at its turns where it has them.
+    """Keeps the polls of one tracker within the smallest of its shares: no two starts are closer than that.
 
     Args:
-        rate: The other limit of this process: where that is the lower one, turns are not needed.
+        shares: The shares, by who gave them.
     """
 
-    def __init__(self, rate: FixedRate) -> None:
-        self._rate = rate
-        self._share = _UNLIMITED
-        self._turn: float | None = None  # the one that the next poll awaits
-        self._last_start = -inf  # the turn, where the poll started a little later
-
-    def use(self, share: PollShare) -> None:
-        """Keep to `share` from now on."""
-        self._share = share
-        self._turn = None  # of another share
+    def __init__(self, shares: Mapping[object, PollShare]) -> None:
+        self._shares = shares
+        self._last_start = -inf
 
     def opens_at(self, now: float) -> float:
-        """Return when the next poll may start.
-
-        A turn that a poll awaits counts until the next turn, since a timer may be late. A poll that comes up between
-        two turns waits for the next one: polls of all processes may have come up together.
-        """
-        share = self._share
-        if not share.may_poll:
-            return now + _HELD_BACK_SECONDS
-        interval = share.interval
-        if share.turn is None or share.per_second > min(self._rate.per_second, _MOST_TURNS_PER_SECOND):
-            return self._last_start + interval
-        if self._turn is None or now >= self._turn + interval:
-            earliest = max(now, self._last_start + interval / 2) - ROUNDING_SECONDS
-            self._turn = share.turn + ceil((earliest - share.turn) / interval) * interval
-        return self._turn
+        """Return when the next poll may start; while it is not known, when to ask again."""
+        per_second = min(share.per_second for share in self._shares.values())
+        return self._last_start + 1 / per_second if per_second else now + _HELD_BACK_SECONDS
 
     def start(self, now: float) -> None:
         """Count one poll as started."""
-        self._last_start = now if self._turn is None else self._turn
-        self._turn = None
+        self._last_start = now
 
 
 class PollLimits:
@@ -145,7 +90,7 @@ class PollLimits:
         self._budget = inf if per_second is None or per_second == "auto" else per_second
         self._rate = FixedRate(self._budget)
         self._shares: dict[object, PollShare] = {}
-        self._share_limiter = ShareLimiter(self._rate)
+        self._share_limiter = ShareLimiter(self._shares)
         self.in_force = self._in_force()
 
     def _in_force(self) -> tuple[Limiter, ...]:
@@ -166,11 +111,9 @@ class PollLimits:
         self.in_force = self._in_force()
 
     def share(self, sharer: object, share: PollShare | None) -> None:
-        """Keep to `share` besides all other limits; `None` lifts that of `sharer`. Of several, the smallest counts."""
+        """Keep to `share` besides all other limits, as it changes; `None` lifts that of `sharer`."""
         if share is None:
             self._shares.pop(sharer, None)
         else:
             self._shares[sharer] = share
-        if self._shares:
-            self._share_limiter.use(min(self._shares.values(), key=lambda share: share.per_second))
         self.in_force = self._in_force()

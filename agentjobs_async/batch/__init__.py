@@ -1,7 +1,7 @@
 """Batches: many prompts, a journal of how each of them ended, and runs that continue where an earlier one stopped.
 
-Needs the extra `batch`. SQLAlchemy is behind `_store`, where `sqlite` and `postgresql` know the two databases, and
-`row_store` what a row may do. It is loaded with the first name that needs it, such as `Journal`.
+Needs the extra `batch`. SQLAlchemy is behind `_database`, which knows the two databases, and `_store`, which reads and
+writes the rows. It is loaded with the first name that needs it, such as `Journal`.
 """
 
 import typing as _typing  # private, as in the package above
@@ -10,11 +10,11 @@ from importlib import import_module as _import_module
 from agentjobs_async._extras import extra_named as _extra_named
 
 if _typing.TYPE_CHECKING:
-    from agentjobs_async.batch._store.moving import move_journal
+    from agentjobs_async.batch._store.moving import move_journal, undo_move
     from agentjobs_async.batch._store.rows import BatchResult, JournalRow, Rows
     from agentjobs_async.batch.items import BatchItem, InvalidItems, Outcome, check_items
     from agentjobs_async.batch.journal import Journal
-    from agentjobs_async.batch.limits import FleetLimits, Rate
+    from agentjobs_async.batch.limits import Limits, Rate
     from agentjobs_async.batch.runner import Batch, run_batch
     from agentjobs_async.batch.states import State
     from agentjobs_async.batch.stats import ActiveItem, BatchStats
@@ -28,10 +28,10 @@ __all__ = [
     "BatchResult",
     "BatchStats",
     "BatchWorker",
-    "FleetLimits",
     "InvalidItems",
     "Journal",
     "JournalRow",
+    "Limits",
     "Outcome",
     "Rate",
     "Rows",
@@ -40,6 +40,7 @@ __all__ = [
     "check_items",
     "move_journal",
     "run_batch",
+    "undo_move",
 ]
 
 _MODULES: _typing.Final = {
@@ -49,10 +50,10 @@ _MODULES: _typing.Final = {
     "BatchResult": "_store.rows",
     "BatchStats": "stats",
     "BatchWorker": "worker",
-    "FleetLimits": "limits",
     "InvalidItems": "items",
     "Journal": "journal",
     "JournalRow": "_store.rows",
+    "Limits": "limits",
     "Outcome": "items",
     "Rate": "limits",
     "Rows": "_store.rows",
@@ -61,6 +62,7 @@ _MODULES: _typing.Final = {
     "check_items": "items",
     "move_journal": "_store.moving",
     "run_batch": "runner",
+    "undo_move": "_store.moving",
 }
 """The module of each public name: no other one is loaded for it."""
 

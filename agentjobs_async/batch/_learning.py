@@ -4,7 +4,8 @@ from math import inf
 from typing import Any, Final
 
 from agentjobs_async import AgentJobsSession, History
-from agentjobs_async.batch._store.row_store import RowStore
+from agentjobs_async.batch._store.measures import durations
+from agentjobs_async.batch._store.store import Store
 from agentjobs_async.learning.gaps import default_gap
 from agentjobs_async.learning.history import LEAST_DURATIONS
 
@@ -13,7 +14,7 @@ _LONGEST_GAP_SECONDS: Final = 20.0  # between two polls, on average: else no pro
 _TOLERATED_SECONDS: Final = 60.0  # beyond these gaps: a Retry-After, or the recording of an end, may take as long
 
 
-async def begin_learning(session: AgentJobsSession, store: RowStore) -> None:
+async def begin_learning(session: AgentJobsSession, store: Store) -> None:
     """Start learning, if the journal holds 20 durations of a project: the session's waits follow them from here on.
 
     Args:
@@ -28,13 +29,13 @@ async def begin_learning(session: AgentJobsSession, store: RowStore) -> None:
         learn_from({(project_id, None): history for project_id, history in known.items()})
 
 
-async def histories_of(store: RowStore) -> dict[str, History]:
+async def histories_of(store: Store) -> dict[str, History]:
     """Return the durations of each project's last jobs.
 
     A job whose wait timed out, and that has not ended since, takes longer than that.
     """
     histories: dict[str, History] = {}
-    for project, seconds, polls, ended in reversed(await store.durations(_MOST_READ)):
+    for project, seconds, polls, ended in reversed(await durations(store, _MOST_READ)):
         if _was_polled(seconds, polls):
             history = histories.setdefault(project, History())
             last_active = max(seconds - default_gap(seconds), 0.0)
@@ -42,7 +43,7 @@ async def histories_of(store: RowStore) -> dict[str, History]:
     return histories
 
 
-async def known_histories(store: RowStore) -> dict[str, History]:
+async def known_histories(store: Store) -> dict[str, History]:
     """Return the durations of each project that has at least 20: with fewer, nothing is estimated."""
     found = await histories_of(store)
     return {project: history for project, history in found.items() if len(history) >= LEAST_DURATIONS}

@@ -7,7 +7,9 @@ from typing import Final
 
 from attrs import frozen
 
-from agentjobs_async.batch._store.file_lock import is_owned
+from agentjobs_async.batch._database.file_lock import is_owned
+from agentjobs_async.batch._store import measures
+from agentjobs_async.batch._store.seen import active_silence, silence
 from agentjobs_async.batch.journal import Journal
 from agentjobs_async.batch.limits import Rate
 
@@ -37,15 +39,15 @@ async def owners_of(journal: Journal) -> list[OwnerState] | None:
     Raises:
         JournalError: The journal can't be read.
     """
-    store, opened = journal._store, journal._opened
+    store, opened = journal.store, journal._opened
     if isinstance(opened.location, Path):
         return None if await asyncio.to_thread(is_owned, opened.location) else []
     patience = opened.owner_timeout
-    active = await store.active_counts()
+    active = await measures.active_counts(store)
     return [
         # The last part of an owner's name only makes it unique.
         OwnerState(owner.rpartition(":")[0] or owner, active.get(owner, 0), age, is_dead=age >= patience)
-        for owner, age in await store.owners()
+        for owner, age in await measures.owners(store)
     ]
 
 
@@ -60,7 +62,7 @@ async def was_seen(journal: Journal, rate: Rate | None) -> bool:
     Raises:
         JournalError: The journal can't be read.
     """
-    seconds = await journal._store.silence()
+    seconds = await silence(journal.store)
     return seconds is not None and seconds < max(_SEEN_SECONDS, 0.0 if rate is None else rate.per)
 
 
@@ -70,5 +72,5 @@ async def unseen_for(journal: Journal) -> float | None:
     Raises:
         JournalError: The journal can't be read.
     """
-    seconds = await journal._store.active_silence()
+    seconds = await active_silence(journal.store)
     return seconds if seconds is not None and seconds >= _SEEN_SECONDS else None

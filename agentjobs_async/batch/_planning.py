@@ -9,10 +9,12 @@ from attrs import evolve, frozen
 
 from agentjobs_async import InvalidInputError
 from agentjobs_async._validation import checked_instance
-from agentjobs_async.batch._store.row_store import RowStore
+from agentjobs_async.batch._store.measures import last_number
+from agentjobs_async.batch._store.queries import Query, as_found
 from agentjobs_async.batch._store.rows import JournalRow
+from agentjobs_async.batch._store.store import NOBODY, Store
 from agentjobs_async.batch.items import BatchItem, InvalidItems, check_items
-from agentjobs_async.batch.states import RETRIED, RETRIED_BY_KEY, State
+from agentjobs_async.batch.states import RETRIED, RETRIED_BY_KEY, RETRY, State
 from agentjobs_async.batch.where import Where
 
 _PAGE_ITEMS: Final = 500  # few enough that the loop stands still for some milliseconds only
@@ -43,7 +45,7 @@ class Planner:
         project_id: The project of items that name none; `None` refuses these.
     """
 
-    def __init__(self, store: RowStore, project_id: str | None) -> None:
+    def __init__(self, store: Store, project_id: str | None) -> None:
         self._store = store
         self._project_id = project_id
         self._source = uuid4().hex
@@ -73,18 +75,18 @@ class Planner:
         return invalid
 
     async def _invalid(self, items: Sequence[BatchItem]) -> InvalidItems:
-        known = await self._store.get_many([item.key for item in items]) if items else {}
+        known = await self._store.rows_of([item.key for item in items]) if items else {}
         return [(item, _difference(item, known[item.key], self._project_id) or _repeated(item)) for item in items]
 
 
-async def check(store: RowStore, items: Iterable[BatchItem], project_id: str | None) -> InvalidItems:
+async def check(store: Store, items: Iterable[BatchItem], project_id: str | None) -> InvalidItems:
     """Return the items that a `Planner` would find invalid, without planning any. This remembers all keys."""
     invalid: InvalidItems = []
     met: set[str] = set()
     for page in _pages(items):
         good, bad = _sendable(store, page, project_id)
         invalid += bad
-        known = await store.get_many([item.key for item in good])
+        known = await store.rows_of([item.key for item in good])
         for item in good:
             error = _difference(item, known[item.key], project_id) if item.key in known else None
             if error is None and item.key in met:
@@ -96,9 +98,7 @@ async def check(store: RowStore, items: Iterable[BatchItem], project_id: str | N
     return invalid
 
 
-def _sendable(
-    store: RowStore, items: Iterable[BatchItem], project_id: str | None
-) -> tuple[list[BatchItem], InvalidItems]:
+def _sendable(store: Store, items: Iterable[BatchItem], project_id: str | None) -> tuple[list[BatchItem], InvalidItems]:
     """Return the items that can be planned, and those that can't be sent, have no project, or can't be stored."""
     checked, invalid = check_items(items)
     good: list[BatchItem] = []
@@ -136,7 +136,7 @@ def _apart(items: Iterable[BatchItem]) -> tuple[dict[str, BatchItem], list[Batch
 
 
 def _difference(item: BatchItem, row: JournalRow, project_id: str | None) -> InvalidInputError | None:
-    """Return the error of an item whose key is that of another one. `RowStore.plan` goes by the same rule."""
+    """Return the error of an item whose key is that of another one. `Store.plan` goes by the same rule."""
     what = "prompt" if item.prompt != row.prompt else "project"
     if (item.prompt, item.project_id or project_id) == (row.prompt, row.project_id):
         return None
@@ -148,26 +148,18 @@ def _repeated(item: BatchItem) -> InvalidInputError:
     return InvalidInputError(f"the key {item.key!r:.200} came before in this run")
 
 
-async def retry_row(store: RowStore, key: str, row: JournalRow) -> str:
-    """Plan an item once more, and return the key of its new row.
-
-    Args:
-        store: The journal's rows.
-        key: The key of one of its tries.
-        row: Its newest try.
+async def retry_row(store: Store, row: JournalRow) -> None:
+    """Plan an item once more.
 
     Raises:
-        InvalidInputError: It has not ended in a way that may be tried again, or was tried again before.
+        InvalidInputError: It has not ended in a way that may be tried again, or was tried again meanwhile.
     """
     if row.state not in RETRIED_BY_KEY:
-        if row.key != key:
-            raise InvalidInputError(f"{key} was tried again before, as {row.key}, which is {row.state}")
         raise InvalidInputError(
             f"{row.key} is {row.state}: only what failed, was archived, rejected or abandoned is tried again"
         )
-    if planned := await store.retry(await _free_keys(store, [row])):
-        return planned[0]
-    raise InvalidInputError(f"{row.key} was tried again meanwhile")
+    if not await retry_found(store, [row]):
+        raise InvalidInputError(f"{row.key} has changed meanwhile")
 
 
 def _retried(where: Where) -> Where:
@@ -186,42 +178,22 @@ def _retried(where: Where) -> Where:
     return evolve(where, states=states)
 
 
-async def retry_rows(store: RowStore, where: Where, max_tries: int | None) -> tuple[str, ...]:
-    """Plan all items once more that meet `where`, and have had fewer than `max_tries` tries; return their new keys.
+async def retry_rows(store: Store, where: Where, max_tries: int | None) -> tuple[str, ...]:
+    """Plan all items once more that meet `where`, and have had fewer than `max_tries` tries; return their keys.
 
     Raises:
         InvalidInputError: `where` names a state that is not tried again.
     """
-    where = _retried(where)
+    query = Query(where=_retried(where), until=await last_number(store), fewer_tries=max_tries)
     keys: list[str] = []
-    after, until = 0, await store.last_number()
-    while found := await store.page(after, until=until, where=where, newest=True, max_tries=max_tries):
+    while found := await store.select(query):
         keys += await retry_found(store, found)
-        after = found[-1].number
+        query = evolve(query, after=found[-1].number)
     return tuple(keys)
 
 
-async def retry_found(store: RowStore, rows: Sequence[JournalRow]) -> list[str]:
-    """Plan some hundred rows once more, and return the keys of their new rows; those that may not be are left out."""
-    return await store.retry(await _free_keys(store, rows)) if rows else []
-
-
-async def _free_keys(store: RowStore, rows: Sequence[JournalRow]) -> dict[str, str]:
-    """Return a new key for each row that no row has: of items `page#1` and `page#2`, the first may be tried again."""
-    keys: dict[str, str] = {}
-    open_keys = {row.key: next_key(row.key) for row in rows}
-    while open_keys:
-        used = {*await store.get_many(list(open_keys.values())), *keys.values()}
-        for key, new in list(open_keys.items()):
-            if new in used:
-                open_keys[key] = next_key(new)
-            else:
-                keys[key] = open_keys.pop(key)
-                used.add(new)
-    return keys
-
-
-def next_key(key: str) -> str:
-    """Return the key of the next try: `key#2`, or the number at its end raised by one."""
-    name, separator, number = key.rpartition("#")
-    return f"{name}#{int(number) + 1}" if separator and number.isdecimal() else f"{key}#2"
+async def retry_found(store: Store, rows: Sequence[JournalRow]) -> list[str]:
+    """Plan some hundred rows once more, and return their keys; those that have changed since are left out."""
+    if not rows:
+        return []
+    return [moved.key for moved in await store.move_all(RETRY, *as_found(rows), mover=NOBODY)]

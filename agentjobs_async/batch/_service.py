@@ -10,13 +10,13 @@ from agentjobs_async.session import EMULATOR
 
 if TYPE_CHECKING:  # a command that uses no journal loads no database
     from agentjobs_async.batch._store.opened import Opened
-    from agentjobs_async.batch._store.row_store import RowStore
+    from agentjobs_async.batch._store.store import Store
 
 _MASKED: Final = "***"  # what `AgentJobsSession.mask` leaves of a key
 
 
 async def settle_service(
-    session: AgentJobsSession, opened: "Opened", store: "RowStore", *, other_service: bool
+    session: AgentJobsSession, opened: "Opened", store: "Store", *, other_service: bool
 ) -> str | None:
     """Record the service of a session in a journal that has none; refuse the session of another service.
 
@@ -36,7 +36,7 @@ async def settle_service(
     service: object = getattr(session, "service", None)
     if not isinstance(service, str):
         return None
-    known = await store.service()
+    known = (await store.meta()).service
     if known is None or (other_service and known != service):
         if known is not None and await opened.is_used():
             raise InvalidInputError("other runs use the journal with the service that it has: stop them first")

@@ -6,15 +6,21 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Final, Self, overload
 
+from attrs import evolve
+
 from agentjobs_async import InvalidInputError, JobRef
 from agentjobs_async._validation import checked_bare_id, checked_count, checked_id, checked_span
+from agentjobs_async.batch._database.address import checked_location
 from agentjobs_async.batch._planning import Planner, check, retry_row, retry_rows
-from agentjobs_async.batch._store.address import checked_location
+from agentjobs_async.batch._store.measures import counts
 from agentjobs_async.batch._store.opened import Opened
-from agentjobs_async.batch._store.row_store import RowStore
+from agentjobs_async.batch._store.queries import Query
 from agentjobs_async.batch._store.rows import JournalRow, Rows
+from agentjobs_async.batch._store.settling import abandon, settle
+from agentjobs_async.batch._store.store import Store
+from agentjobs_async.batch._store.tries import with_earlier_tries
 from agentjobs_async.batch.items import BatchItem, InvalidItems, checked_key
-from agentjobs_async.batch.limits import FleetLimits
+from agentjobs_async.batch.limits import Limits
 from agentjobs_async.batch.states import State
 from agentjobs_async.batch.where import Where, checked_state
 
@@ -124,8 +130,8 @@ class Journal:
         return self._opened.read_only
 
     @property
-    def _store(self) -> RowStore:
-        """What a runner does with the rows. The other rooms of the package use it; users do not.
+    def store(self) -> Store:
+        """The rows, as the other rooms of the package use them; it is no part of the public face.
 
         Raises:
             InvalidInputError: The journal is not open.
@@ -147,7 +153,7 @@ class Journal:
         Raises:
             InvalidInputError: `project_id` can be no project.
         """
-        return await Planner(self._store, _checked_project(project_id)).plan_all(items)
+        return await Planner(self.store, _checked_project(project_id)).plan_all(items)
 
     async def check(self, items: Iterable[BatchItem], *, project_id: str | None = None) -> InvalidItems:
         """Return the items that `add` would find invalid, each with the reason, without planning any.
@@ -155,19 +161,19 @@ class Journal:
         Raises:
             InvalidInputError: `project_id` can be no project.
         """
-        return await check(self._store, items, _checked_project(project_id))
+        return await check(self.store, items, _checked_project(project_id))
 
-    async def set_limits(self, limits: FleetLimits) -> None:
+    async def set_limits(self, limits: Limits) -> None:
         """Keep limits in the journal; creates under way continue.
 
         On PostgreSQL they apply at once to all processes that work on it together. Each later run uses them, except for
         the limits that it is given itself.
         """
-        await self._store.set_limits(limits)
+        await self.store.set_limits(limits)
 
-    async def limits(self) -> FleetLimits:
-        """Return the limits that the journal keeps: those set last, or `FleetLimits()`."""
-        return await self._store.limits()
+    async def limits(self) -> Limits:
+        """Return the limits that the journal keeps: those set last, or `Limits()`."""
+        return (await self.store.meta()).limits
 
     @overload
     async def retry(self, key: str) -> str: ...
@@ -178,25 +184,25 @@ class Journal:
     async def retry(
         self, key: str | None = None, *, where: Where | None = None, max_tries: int | None = None
     ) -> str | tuple[str, ...]:
-        """Plan an item once more that failed, was archived, rejected or abandoned; return its new key, such as `key#2`.
+        """Plan an item once more that failed, was archived, rejected or abandoned; return its key, which it keeps.
 
-        With `where`, plan all failed, archived and rejected items that meet it and were not tried again before, and
-        return the keys of their rows; with `max_tries` (at least 1), only those with fewer tries so far. Interrupted,
-        it has planned some of them; the same call continues with the others.
+        What it was is kept as an earlier try, and `rows(all_tries=True)` shows it. With `where`, plan all failed,
+        archived and rejected items that meet it, and return their keys; with `max_tries` (at least 1), only those with
+        fewer tries so far. Interrupted, it has planned some of them; the same call continues with the others.
 
         Raises:
-            InvalidInputError: There is no such row, it has not ended in one of these ways, or was tried again before;
-                `where` names another state; both or neither are given; or `max_tries` is not a whole number
-                above 0, or is given with a key.
+            InvalidInputError: There is no such row, or it has not ended in one of these ways; `where` names another
+                state; both or neither are given; or `max_tries` is not a whole number above 0, or is given with a key.
         """
         if (key is None) == (where is None) or (key is not None and max_tries is not None):
             raise InvalidInputError("give either a key, or where=Where(...), and max_tries with where only")
         if where is not None:
             if max_tries is not None:
                 checked_count("max_tries", max_tries)
-            return await retry_rows(self._store, where, max_tries)
+            return await retry_rows(self.store, where, max_tries)
         assert key is not None  # noqa: S101 - one of the two is given
-        return await retry_row(self._store, key, await self._newest(key))
+        await retry_row(self.store, await self._row(key))
+        return key
 
     async def resolve(self, key: str, *, job_id: str | JobRef | None = None, send_again: bool = False) -> None:
         """Settle an unknown item: by its job, where you found it, or by a new create, at the risk of a second agent.
@@ -217,15 +223,12 @@ class Journal:
             raise InvalidInputError("give either job_id, or send_again=True")
         if job_id is not None and not isinstance(job_id, JobRef):
             checked_bare_id(job_id)
-        await self._resolve(await self._newest(key), job_id)
+        await self._resolve(await self._row(key), job_id)
 
     async def _resolve(self, row: JournalRow, job_id: str | JobRef | None) -> None:
-        """Settle this try of an item as `resolve` does: by its job, whose id was checked, or by a new create."""
-        project_id = None
-        if isinstance(job_id, JobRef):
-            project_id, job_id = job_id.project_id, job_id.job_id
-        if not await self._store.resolve(row.key, job_id, project_id):
-            row = (await self._store.get_many([row.key]))[row.key]
+        """Settle an item as `resolve` does, unless it has changed since it was read."""
+        if not await settle(self.store, row, job_id):
+            row = await self._row(row.key)
             raise InvalidInputError(f"{row.key} is {row.state}: there is nothing to resolve")
 
     async def abandon(self, key: str) -> None:
@@ -239,41 +242,47 @@ class Journal:
         Raises:
             InvalidInputError: There is no such row, or it is being sent or has ended.
         """
-        await self._abandon(await self._newest(key))
+        await self._abandon(await self._row(key))
 
     async def _abandon(self, row: JournalRow) -> None:
-        """End this try of an item as `abandon` does, unless its state or its job has changed since it was read."""
-        if not await self._store.abandon(row):
-            row = (await self._store.get_many([row.key]))[row.key]
+        """End an item as `abandon` does, unless its state or its job has changed since it was read."""
+        if not await abandon(self.store, row):
+            row = await self._row(row.key)
             raise InvalidInputError(f"{row.key} is {row.state}: only what is planned, active or unknown is abandoned")
 
     def rows(self, state: State | str | None = None, *, where: Where | None = None, all_tries: bool = False) -> Rows:
         """Return the row of each item, or of each in one state: `async for row in journal.rows()`, or `await` a list.
 
-        The row of an item that was tried again is that of its newest try. With `where`, they meet its conditions as
-        well, as in `journal.rows(where=Where(text="timed out"))`; with `all_tries`, earlier tries are among them.
+        With `where`, they meet its conditions as well, as in `journal.rows(where=Where(text="timed out"))`. With
+        `all_tries`, each is preceded by its earlier tries.
 
         Raises:
             InvalidInputError: There is no such state, or the journal is not open.
         """
-        store, wanted = self._store, None if state is None else checked_state(state)
-        return Rows(lambda after: store.page(after, state=wanted, where=where, newest=not all_tries))
+        states = None if state is None else {checked_state(state)}
+        store, query = self.store, Query(where=where, states=states)
+
+        async def page(after: int) -> list[JournalRow]:
+            found = evolve(query, after=after)
+            return await (with_earlier_tries(store, found) if all_tries else store.select(found))
+
+        return Rows(page)
 
     def unknown(self) -> Rows:
         """Return the rows whose creates may have started an agent: `await journal.unknown()`."""
         return self.rows(State.UNKNOWN)
 
     async def counts(self) -> dict[State, int]:
-        """Return how many items are in each state; one that was tried again counts once, by its newest try."""
-        return await self._store.counts()
+        """Return how many items are in each state."""
+        return await counts(self.store)
 
-    async def _newest(self, key: str) -> JournalRow:
-        """Return the row of an item's newest try, by the key of any of its tries.
+    async def _row(self, key: str) -> JournalRow:
+        """Return the row of a key.
 
         Raises:
             InvalidInputError: It can be no key, or there is no such row.
         """
-        row = await self._store.newest(checked_key(key))
+        row = (await self.store.rows_of([checked_key(key)])).get(key)
         if row is None:
             raise InvalidInputError(f"there is no item of the key {key!r:.200}")
         return row

@@ -1,18 +1,25 @@
-"""The limits of a run, and those that a journal keeps for all runs and workers, checked."""
+"""The limits of runs, workers and durable jobs, checked."""
 
 from collections.abc import Mapping
+from math import inf
 from typing import Any, Final, Literal
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from agentjobs_async import InvalidInputError
-from agentjobs_async._validation import MAX_COUNT, checked_count, checked_seconds, checked_span, validator
+from agentjobs_async._validation import (
+    MAX_COUNT,
+    checked_count,
+    checked_instance,
+    checked_seconds,
+    checked_span,
+    validator,
+)
 
-__all__ = ["FleetLimits", "Kept", "Limits", "Rate", "given", "in_force"]
+__all__ = ["Kept", "Limits", "Rate", "checked_limits", "given", "in_force", "own_polls"]
 
 Kept = Literal["kept"]
 """A setting of a run that is taken from the limits which the journal keeps."""
-_LONGEST_SECONDS: Final = 366 * 86_400.0  # a slot is kept that long where the journal's `unknown_for` is `None`
 
 
 @frozen
@@ -51,80 +58,73 @@ def _checked_rate(name: str, value: object) -> None:
         raise InvalidInputError(f"{name} must be a Rate, such as Rate(100, per=3600), or None, not {kind}")
 
 
-_count: Final = validator(checked_count, most=MAX_COUNT)
 _count_or_none: Final = validator(checked_count, optional=True, most=MAX_COUNT)
 _rate_or_none: Final = validator(_checked_rate, optional=True)
 _polls_or_none: Final = validator(checked_seconds, optional=True, unit="polls per second")
-_span: Final = validator(checked_span, zero=True)
 _span_or_none: Final = validator(checked_span, optional=True, zero=True)
 _timeout: Final = validator(checked_span, optional=True)
 
 
-@frozen
+@frozen(kw_only=True)
 class Limits:
-    """The settings of `run_batch`, which documents them.
+    """How much goes on at once. A journal keeps these for all that work on it; `None` is no limit, everywhere.
 
-    Raises:
-        InvalidInputError: A setting is invalid.
-    """
-
-    max_active: int = field(default=20, validator=_count)
-    create_rate: Rate | None = field(default=None, validator=_rate_or_none)
-    timeout: float | None = field(default=1800.0, validator=_timeout)
-    max_failures: int | None = field(default=None, validator=_count_or_none)
-    limit: int | None = field(default=None, validator=_count_or_none)
-    max_sending: int = field(default=10, validator=_count)
-    unknown_for: float = field(default=600.0, validator=_span)
-
-
-@frozen
-class FleetLimits:
-    """The limits that a journal keeps: of each run and worker of a file, of all processes together on PostgreSQL.
+    On PostgreSQL, `max_active`, `create_rate`, `unknown_for` and `polls_per_second` hold for all processes together; in
+    a file for each run, worker and durable jobs.
 
     Attributes:
-        max_active: How many items may have an agent at work, up to 1,000,000,000; `None` for any number on PostgreSQL,
-            and for the default of `run_batch` in each run.
-        create_rate: How many creates may be sent in any span of time, of each project or of all; `None` for any number.
+        max_active: How many items may have an agent at work, up to 1,000,000,000.
+        max_sending: How many creates each run has under way at once: what one crash can leave unknown.
+        create_rate: How many creates may be sent in any span of time, of each project or of all.
+        polls_per_second: How many polls may start per second, above 0. The owners of the journal share it equally; one
+            that comes polls nothing until the others have counted it, within a quarter of the seconds after which an
+            owner counts as dead.
         unknown_for: Seconds for which an unknown item counts as active, since its agent may be at work; 0 for not at
             all, `None` for as long as it is unknown. For its own project it counts whole; for any other project all of
             them together count as half of `max_active` at most, rounded down.
-        timeout: Seconds that the create and the wait of an item may take together in one run; `None` for ever.
-        max_sending: How many creates each process has under way at once, up to 1,000,000,000.
-        polls_per_second: How many polls may start per second, above 0; `None` for any number. The sessions of a process
-            share it equally. On PostgreSQL the processes that poll share 95 % of it equally. One that comes polls
-            nothing until the others have given up its share, within a quarter of the seconds after which an owner
-            counts as dead.
+        timeout: Seconds that the create and the wait of an item may take together in one run.
 
     Raises:
-        InvalidInputError: A setting is invalid.
+        InvalidInputError: A limit is invalid.
     """
 
-    max_active: int | None = field(default=None, validator=_count_or_none)
+    max_active: int | None = field(default=20, validator=_count_or_none)
+    max_sending: int | None = field(default=10, validator=_count_or_none)
     create_rate: Rate | None = field(default=None, validator=_rate_or_none)
+    polls_per_second: float | None = field(default=None, validator=_polls_or_none)
     unknown_for: float | None = field(default=600.0, validator=_span_or_none)
-    timeout: float | None = field(default=1800.0, validator=_timeout, kw_only=True)
-    max_sending: int = field(default=10, validator=_count, kw_only=True)
-    polls_per_second: float | None = field(default=None, validator=_polls_or_none, kw_only=True)
+    timeout: float | None = field(default=1800.0, validator=_timeout)
 
 
-def given(**settings: Any) -> dict[str, Any]:
-    """Return the settings that are given, without those that are to be taken from the journal.
+def checked_limits(limits: Limits | Kept) -> Limits | Kept:
+    """Return the limits of a run, or "kept".
 
     Raises:
-        InvalidInputError: A setting is invalid.
+        InvalidInputError: It is neither.
     """
-    found = {name: value for name, value in settings.items() if not (isinstance(value, str) and value == "kept")}
+    if limits != "kept":
+        checked_instance("limits", limits, Limits)
+    return limits
+
+
+def given(**limits: Any) -> dict[str, Any]:
+    """Return the limits that are given, without those that are to be taken from the journal.
+
+    Raises:
+        InvalidInputError: A limit is invalid.
+    """
+    found = {name: value for name, value in limits.items() if not (isinstance(value, str) and value == "kept")}
     Limits(**found)
     return found
 
 
-def in_force(kept: FleetLimits, settings: Mapping[str, Any]) -> Limits:
-    """Return the settings of a run: those that were given, else those that its journal keeps, else the defaults."""
-    of_journal = {
-        "create_rate": kept.create_rate,
-        "timeout": kept.timeout,
-        "max_sending": kept.max_sending,
-        "unknown_for": _LONGEST_SECONDS if kept.unknown_for is None else kept.unknown_for,
-        **({} if kept.max_active is None else {"max_active": kept.max_active}),
-    }
-    return Limits(**{**of_journal, **settings})
+def in_force(kept: Limits, limits: Limits | Kept, own: Mapping[str, Any]) -> Limits:
+    """Return the limits of a run: its `own`, over `limits`, over those that its journal keeps."""
+    return evolve(kept if limits == "kept" else limits, **own)
+
+
+def own_polls(limits: Limits | Kept) -> float | None:
+    """Return the polls per second of a run's own limits, infinity for any number; `None` where it has none."""
+    if limits == "kept":
+        return None
+    return inf if limits.polls_per_second is None else limits.polls_per_second

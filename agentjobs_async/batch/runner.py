@@ -2,19 +2,26 @@
 
 import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping, Sequence
+from contextvars import copy_context
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self
 
+from attrs import field, frozen
+
 from agentjobs_async import AgentJobsError, AgentJobsSession, InvalidInputError, JournalError
-from agentjobs_async._validation import checked_flag
+from agentjobs_async._validation import MAX_COUNT, checked_count, checked_flag
 from agentjobs_async.batch._run.context import Phase, RunningItem
-from agentjobs_async.batch._run.feed import Feed, Items
 from agentjobs_async.batch._run.item import run_item
+from agentjobs_async.batch._run.kinds import BATCH
+from agentjobs_async.batch._run.late_jobs import LateJobs
+from agentjobs_async.batch._run.source import Items
+from agentjobs_async.batch._run.supply import Supply
 from agentjobs_async.batch._run.tasks import GRACE_SECONDS, ItemTasks, check_session_and_journal, noted_on, open_run
 from agentjobs_async.batch._store.rows import BatchResult
 from agentjobs_async.batch.items import BatchItem, Outcome, checked_item
 from agentjobs_async.batch.journal import Journal
-from agentjobs_async.batch.limits import Kept, Rate, given
+from agentjobs_async.batch.limits import Kept, Limits, Rate, checked_limits, given
 from agentjobs_async.batch.stats import ActiveItem, BatchStats
 
 __all__ = ["Batch", "run_batch"]
@@ -27,13 +34,14 @@ def run_batch(
     items: Items,
     *,
     journal: Journal,
-    max_active: int | Kept = "kept",
+    limits: Limits | Kept = "kept",
+    max_active: int | Kept | None = "kept",
+    max_sending: int | Kept | None = "kept",
     create_rate: Rate | Kept | None = "kept",
+    unknown_for: float | Kept | None = "kept",
     timeout: float | Kept | None = "kept",
     max_failures: int | None = None,
     limit: int | None = None,
-    max_sending: int | Kept = "kept",
-    unknown_for: float | Kept = "kept",
     other_service: bool = False,
 ) -> "Batch":
     """Return an async context manager over the results of many items, in the order in which they end.
@@ -51,8 +59,11 @@ def run_batch(
     is refused. Leaving the block cancels no remote job: creates under way get up to 10 s for their answers, and the
     next run continues.
 
-    A limit that is left out, or is "kept", is that of the journal, if `Journal.set_limits` or `agentjobs run` has
-    set it there; otherwise it has the default named below. A run changes none of the limits in the journal.
+    A limit that is left out, or is "kept", is that of `limits`, which are those of the journal unless they are given.
+    A run changes none of the limits in the journal; on PostgreSQL those hold as well, for all processes together.
+
+    On a shared journal a run takes only what is free: it waits for items that other runs and workers have under way,
+    gives the results of its own, and takes over those of an owner that is dead.
 
     A run learns by itself: if the journal holds the durations of at least 20 jobs of a project, the session's waits
     learn when to poll, as `wait_learned` does, during this run and after it. A session whose policy has a wait strategy
@@ -63,21 +74,18 @@ def run_batch(
         items: Any iterable or async iterable, read one by one as there is room, and up to 1,000 ahead where projects
             are held back; empty to continue with the journal's rows.
         journal: An open one, not read-only.
-        max_active: How many items are under way at once, and how many results may wait to be taken; 20. Each project
-            may have as many that wait for their creates.
-        create_rate: How many creates may be sent in any span of time, of each project or of all, including those of
-            earlier runs; `None`, the default, for any number.
-        timeout: Seconds that each item's create and wait may take together, in this run; 1800, and `None` for ever.
-            Time spent waiting for the rate or a pause does not count.
+        limits: The limits of this run; "kept" takes those that the journal keeps.
+        max_active: As of `Limits`, and how many results may wait to be taken. Each project may have as many items that
+            wait for their creates.
+        max_sending: As of `Limits`.
+        create_rate: As of `Limits`; the creates of earlier runs count.
+        unknown_for: As of `Limits`, also of items of earlier runs. Settling one in the journal frees its slot for the
+            next run. Until the slots are free again, up to `max_active` plus half of it (rounded up) agents may be at
+            work.
+        timeout: As of `Limits`. Time spent waiting for the rate or a pause does not count.
         max_failures: Start no more items once this many have failed, been rejected or become unknown; `None` for no
             bound.
         limit: How many items without a job may begin; `None` for no bound.
-        max_sending: How many creates are under way at once: what one crash can leave unknown; 10.
-        unknown_for: Seconds for which an unknown item keeps its slot of `max_active`, since its agent may be at work,
-            also in later runs; 600, and 0 for not at all. Settling it in the journal frees its slot for the next run.
-            Its own project loses the whole slot. All such slots together take at most half of `max_active` (rounded
-            down) from any other project, so that others continue during the outage of one. Until the slots are free
-            again, up to `max_active` plus half of it (rounded up) agents may be at work.
         other_service: Whether the journal is to belong to the session's service from now on, where an earlier run used
             another one. Otherwise that is refused: jobs are known to the service alone that created them.
 
@@ -91,17 +99,39 @@ def run_batch(
     for item in source if isinstance(source, Sequence) else ():  # the others are read lazily
         if not isinstance(item, BatchItem):
             checked_item(item)
-    settings = given(
+    limits = checked_limits(limits)
+    own = given(
         max_active=max_active,
-        create_rate=create_rate,
-        timeout=timeout,
-        max_failures=max_failures,
-        limit=limit,
         max_sending=max_sending,
+        create_rate=create_rate,
         unknown_for=unknown_for,
+        timeout=timeout,
     )
+    for name, count in (("max_failures", max_failures), ("limit", limit)):
+        if count is not None:
+            checked_count(name, count, most=MAX_COUNT)
     checked_flag("other_service", other_service)
-    return Batch(session, items, journal, settings, other_service=other_service)
+    how = RunSettings(limits, own, max_failures, limit, other_service=other_service)
+    return Batch(session, items, journal, how)
+
+
+@frozen
+class RunSettings:
+    """What `run_batch` is given, checked.
+
+    Attributes:
+        limits: As given.
+        own: The single limits that are given besides.
+        max_failures: As given.
+        limit: As given.
+        other_service: As given.
+    """
+
+    limits: Limits | Kept
+    own: Mapping[str, Any]
+    max_failures: int | None
+    limit: int | None
+    other_service: bool = field(kw_only=True)
 
 
 class Batch(AsyncIterator[BatchResult]):
@@ -111,20 +141,11 @@ class Batch(AsyncIterator[BatchResult]):
     projects are left whose creates the server refuses; and, last of all, what the iterator of the items raises.
     """
 
-    def __init__(
-        self,
-        session: AgentJobsSession,
-        items: Items,
-        journal: Journal,
-        settings: Mapping[str, Any],
-        *,
-        other_service: bool = False,
-    ) -> None:
+    def __init__(self, session: AgentJobsSession, items: Items, journal: Journal, how: RunSettings) -> None:
         self._session = session
         self._items = items
         self._journal = journal
-        self._settings = settings
-        self._other_service = other_service
+        self._how = how
         self._results: asyncio.Queue[BatchResult | BaseException | None] = asyncio.Queue()
         self._item_tasks: ItemTasks | None = None
         self._over = False
@@ -133,17 +154,27 @@ class Batch(AsyncIterator[BatchResult]):
         if self._item_tasks is not None or self._over:
             raise InvalidInputError("a batch runs once: call run_batch again")
         # A block that could not be entered may be entered again: nothing is set before the only await.
+        how = self._how
         item_tasks = await open_run(
-            self._session, self._journal, self._settings, "batch", other_service=self._other_service
+            self._session,
+            self._journal,
+            BATCH,
+            limits=how.limits,
+            own=how.own,
+            other_service=how.other_service,
         )
         # No await from here on: a cancellation would leave a run that nobody closes, since `__aexit__` is called only
         # for a block that was entered. The helpers begin with the loop's next iteration, when all of it is there.
-        self._item_tasks, limits = item_tasks, item_tasks.context.limits
-        self._results = asyncio.Queue(limits.max_active)
-        self._feed = Feed(item_tasks, self._items, limits.limit, self._run, self._deliver)
-        feeding = item_tasks.start_helper(self._feed.read(), Phase.NO_CREATES)
+        self._item_tasks = item_tasks
+        self._results = asyncio.Queue(item_tasks.context.limits.max_active or 0)
+        self._caller_context = copy_context()
+        late_jobs = LateJobs(item_tasks.context, item_tasks.context.limits.timeout)
+        supply = Supply(item_tasks, late_jobs, self._items, how.limit)
+        supplying = item_tasks.start_helper(self._supply(item_tasks, supply), Phase.NO_CREATES)
+        _ = item_tasks.start_helper(supply.sweep_on(), Phase.NO_CREATES)
         _ = item_tasks.start_helper(item_tasks.record_seen(), Phase.LEFT)
-        _ = item_tasks.start_helper(self._end_results(item_tasks, feeding), Phase.LEFT)
+        _ = item_tasks.start_helper(late_jobs.poll(), Phase.ANSWERS_ONLY)
+        _ = item_tasks.start_helper(self._end_results(item_tasks, supply, supplying), Phase.LEFT)
         return self
 
     async def __aexit__(
@@ -186,7 +217,10 @@ class Batch(AsyncIterator[BatchResult]):
         self._drop_results()
         try:
             if self._item_tasks is not None:
-                await self._item_tasks.close(grace)
+                try:
+                    await self._item_tasks.close(grace)
+                finally:
+                    await self._item_tasks.leave_journal()
         finally:
             self._drop_results()
             self._results.put_nowait(None)
@@ -219,32 +253,46 @@ class Batch(AsyncIterator[BatchResult]):
 
     @property
     def _failed_enough(self) -> bool:
-        most = self._running.context.limits.max_failures
+        most = self._how.max_failures
         return most is not None and sum(self._running.outcomes[outcome] for outcome in _FAILURES) >= most
 
-    async def _end_results(self, item_tasks: ItemTasks, feeding: asyncio.Task[None]) -> None:
+    async def _supply(self, item_tasks: ItemTasks, supply: Supply) -> None:
+        """Begin what may begin, until nothing is left or the limit is reached."""
+        try:
+            while (found := await supply.next()) is not None:
+                if isinstance(found, BatchResult):
+                    supply.note(found)
+                    await self._deliver(found)
+                else:
+                    run = partial(self._run, supply)
+                    _ = item_tasks.begin(found.row, run, self._caller_context, item=found.item)
+        finally:
+            await supply.aclose()
+
+    async def _end_results(self, item_tasks: ItemTasks, supply: Supply, supplying: asyncio.Task[None]) -> None:
         """End the results when all items have ended and no more begin; the error of the source comes last."""
-        await self._feed.ended(feeding)
-        if not feeding.done():
-            item_tasks.advance(Phase.NO_CREATES)  # only what the server refuses is left
-            await asyncio.wait([feeding])
-        fault: BaseException | None = None
-        if not feeding.cancelled():
-            fault = feeding.exception()
-        elif item_tasks.phase is Phase.RUNNING:
+        await asyncio.wait([supplying])
+        fault: BaseException | None = supply.fault
+        if not supplying.cancelled() and supplying.exception() is not None:
+            fault = supplying.exception()
+        if isinstance(fault, asyncio.CancelledError):
             fault = AgentJobsError("the items ended early: their iterator was cancelled")
         if isinstance(fault, JournalError):
             item_tasks.fail(fault)
         await item_tasks.ended()
-        await self._results.put(item_tasks.first_fault() or item_tasks.context.throttles.refusal or fault)
+        item_tasks.advance(Phase.NO_CREATES)
+        await self._results.put(item_tasks.first_fault() or item_tasks.context.gates.refusal or fault)
 
-    async def _run(self, item: RunningItem) -> None:
+    async def _run(self, supply: Supply, item: RunningItem) -> None:
         try:
             result = await run_item(item)
-            if result is not None:
+            if result is None:
+                supply.leave(item.row)
+            else:
+                supply.note(result)
                 await self._deliver(result)
         except Exception as error:  # noqa: BLE001 - it ends the run, and comes out of the iteration
-            self._running.fail(error)
+            self._running.meet(error)
 
     async def _deliver(self, result: BatchResult) -> None:
         self._running.outcomes[result.outcome] += 1

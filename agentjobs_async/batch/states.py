@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
-__all__ = ["ENDED", "FAILED", "MOVES", "RETRIED", "RETRIED_BY_KEY", "State", "open_in", "origins"]
+from attrs import frozen
+
+__all__ = ["ENDED", "FAILED", "MOVES", "OPEN", "RETRIED", "RETRIED_BY_KEY", "Move", "State", "open_in", "origins"]
 
 
 class State(StrEnum):
@@ -53,27 +55,124 @@ FAILED: Final = (State.FAILED, State.REJECTED)
 """Ends without a job that did its work."""
 ENDED: Final = frozenset({*_JOB_ENDS, State.REJECTED, State.UNKNOWN, State.ABANDONED})
 """What a run does nothing about."""
+OPEN: Final = frozenset(State) - ENDED
+"""All others: planned, sending and active."""
 RETRIED: Final = frozenset({State.FAILED, State.ARCHIVED, State.REJECTED})
-"""What may be planned once more, as a row of its own."""
+"""What may be planned once more."""
 RETRIED_BY_KEY: Final = RETRIED | {State.ABANDONED}
 """The same where the rows are named: also what a person gave up."""
 
-MOVES: Final[dict[State, frozenset[State]]] = {
-    # `Journal.abandon` withdraws what was not sent: a claim comes before it or not at all.
-    State.PLANNED: frozenset({State.SENDING, State.ABANDONED}),
-    # Back to planned only when nothing was sent, or when the server answered that nothing was done.
-    State.SENDING: frozenset({State.ACTIVE, State.REJECTED, State.UNKNOWN, State.PLANNED}),
-    State.ACTIVE: frozenset({*_JOB_ENDS, State.ABANDONED}),
-    # A late answer or `Journal.resolve` makes it known; `resolve(send_again=True)` takes the risk of a second agent;
-    # `Journal.abandon` gives it up.
-    State.UNKNOWN: frozenset({State.ACTIVE, State.REJECTED, State.PLANNED, State.ABANDONED}),
-    State.COMPLETED: frozenset(),
-    State.FAILED: frozenset(),
-    State.ARCHIVED: frozenset(),
-    State.REJECTED: frozenset(),
-    State.ABANDONED: frozenset(),
-}
-"""Every move that a row may make, by the state it leaves. Terminal rows never go back: a retry is a row of its own."""
+
+@frozen
+class Move:
+    """One move that a row may make.
+
+    Attributes:
+        name: The word for it.
+        origins: The states from which it may begin.
+        targets: The states to which it may lead: one, but for the end of a job.
+        matches: The columns that must have the values which its caller gives: a claim proves whose create was answered,
+            a job whose end was seen, the number of tries which one a person has looked at. `settled` is no column: a
+            person must have named its job.
+        times: The columns that get the present time, besides those that each change sets.
+        clears: The columns that are emptied.
+        begins_try: Whether a new try begins. What the row was is kept as an earlier one then.
+    """
+
+    name: str
+    origins: frozenset[State]
+    targets: frozenset[State]
+    matches: frozenset[str] = frozenset()
+    times: frozenset[str] = frozenset()
+    clears: frozenset[str] = frozenset()
+    begins_try: bool = False
+
+    @property
+    def target(self) -> State:
+        """The state to which it leads."""
+        (target,) = self.targets
+        return target
+
+
+def _move(name: str, origins: str, targets: str, *, begins_try: bool = False, **columns: str) -> Move:
+    """Return a move; states and columns are given as words in one text."""
+    begins, ends = (frozenset(map(State, words.split())) for words in (origins, targets))
+    named: dict[str, Any] = {kind: frozenset(words.split()) for kind, words in columns.items()}
+    return Move(name, begins, ends, **named, begins_try=begins_try)
+
+
+_SENT: Final = "claim sent_at counted_at"
+"""What only a row has whose create may have left."""
+_TRY: Final = (
+    f"{_SENT} job_id pr_link error refusal traceparent owner created_at settled_at seen_at ended_at told_at"
+    " idempotency_key first_sent_at digest"
+)
+"""What belongs to one try of an item."""
+
+CLAIM: Final = _move("claim", "planned", "sending", times="sent_at counted_at", clears="error")
+"""Its create may leave from now on. The database itself decides it, together with the limits of all owners."""
+RELEASE: Final = _move("release", "sending unknown", "planned", matches="claim", clears=f"{_SENT} owner told_at")
+"""Nothing was sent, or the service answered that nothing was done."""
+CREATED: Final = _move(
+    "created",
+    "sending unknown",
+    "active",
+    matches="claim",
+    times="counted_at created_at seen_at",
+    clears="error told_at",
+)
+"""Its create was answered with a job, even where another owner had counted the sender as dead meanwhile."""
+REJECT: Final = _move(
+    "reject", "sending unknown", "rejected", matches="claim", times="counted_at ended_at", clears="owner told_at"
+)
+"""The service refused its create for good."""
+DOUBT: Final = _move("doubt", "sending", "unknown", matches="claim", times="counted_at", clears="owner")
+"""Its create may have started an agent, or its sender is gone."""
+SETTLE: Final = _move(
+    "settle", "unknown", "active", matches="tries", times="created_at settled_at", clears="error seen_at owner told_at"
+)
+"""A person has found its job."""
+CORRECT: Final = _move(
+    "correct", "active", "active", matches="settled tries", times="created_at settled_at", clears="error seen_at owner"
+)
+"""A person has found out that the job which another one gave it was the wrong one."""
+NOTE: Final = _move("note", "active", "active", matches="job_id owner", clears="owner")
+"""The wait for its job ended, and the job has not, as far as known. From now on another owner may wait for it."""
+END: Final = _move(
+    "end", "active", "completed failed archived", matches="job_id", times="seen_at ended_at", clears="error owner"
+)
+"""Its job was seen to end."""
+GONE: Final = _move("gone", "active", "failed", matches="job_id", times="ended_at", clears="owner")
+"""Its job is not there any more."""
+ABANDON: Final = _move(
+    "abandon",
+    "planned active unknown",
+    "abandoned",
+    matches="state tries job_id",
+    times="ended_at",
+    clears="owner told_at",
+)
+"""A person withdrew it before it was sent, or gave it up."""
+SEND_AGAIN: Final = _move(
+    "send again", "unknown", "planned", matches="tries", times="planned_at", clears=_TRY, begins_try=True
+)
+"""A person takes the risk of a second agent."""
+RETRY: Final = _move(
+    "retry",
+    "failed archived rejected abandoned",
+    "planned",
+    matches="tries",
+    times="planned_at",
+    clears=_TRY,
+    begins_try=True,
+)
+"""It is tried once more."""
+
+MOVES: Final = (
+    *(CLAIM, RELEASE, CREATED, REJECT, DOUBT, SETTLE, CORRECT),
+    *(NOTE, END, GONE, ABANDON, SEND_AGAIN, RETRY),
+)
+"""Every move that a row may make. What has ended moves by a person's word alone, and is kept then as an earlier try."""
 
 
 def open_in(counts: Mapping[State, int]) -> int:
@@ -83,4 +182,4 @@ def open_in(counts: Mapping[State, int]) -> int:
 
 def origins(target: State) -> frozenset[State]:
     """Return the states from which a row may come to `target`."""
-    return frozenset(state for state, targets in MOVES.items() if target in targets)
+    return frozenset(state for move in MOVES if target in move.targets for state in move.origins)

@@ -6,39 +6,42 @@ from math import inf
 from types import TracebackType
 from typing import Final, Self
 
-from agentjobs_async import AgentJobsError, AgentJobsSession, InvalidInputError, JournalError
+from agentjobs_async import AgentJobsSession, InvalidInputError, JournalError
 from agentjobs_async._validation import checked_flag
 from agentjobs_async.batch._run.context import Phase, RunningItem
 from agentjobs_async.batch._run.item import run_item
+from agentjobs_async.batch._run.kinds import WORKER
+from agentjobs_async.batch._run.late_jobs import LateJobs
 from agentjobs_async.batch._run.tasks import GRACE_SECONDS, ItemTasks, check_session_and_journal, noted_on, open_run
+from agentjobs_async.batch._store.measures import planned_projects
+from agentjobs_async.batch._store.owning import doubt_dead, free_dead, settle_claims, take
+from agentjobs_async.batch._store.queries import Query
 from agentjobs_async.batch._store.rows import BatchResult
 from agentjobs_async.batch.items import checked_keys
 from agentjobs_async.batch.journal import Journal
-from agentjobs_async.batch.limits import Kept, given
-from agentjobs_async.batch.states import State
+from agentjobs_async.batch.limits import Kept, Limits, checked_limits, given
+from agentjobs_async.batch.states import OPEN, State
 from agentjobs_async.batch.stats import ActiveItem, BatchStats
 from agentjobs_async.telemetry.observers import GuardedCallback
 
 __all__ = ["BatchWorker"]
 
 _LEAST_GRACE_SECONDS: Final = 0.5  # for answers that are there already
-_TO_DO: Final = frozenset({State.PLANNED, State.ACTIVE})
 
 
 class BatchWorker:
     """Run items of a journal to their ends, any number of sets at once, through one session.
 
     It serves an engine that hands out work at least once: a set that is run again, or twice at a time, in this process
-    or another one, does no harm, since only the owner of a row's claim sends it. The journal's `FleetLimits` bound how
+    or another one, does no harm, since only the owner of a row's claim sends it. The journal's `Limits` bound how
     many items are active and how many creates are sent. Use it as `async with`.
 
     Args:
         session: Sends the creates and the polls. It is not closed.
         journal: An open one, not read-only.
-        max_sending: How many creates are under way at once: what the death of this process can leave unknown. "kept"
-            takes what the journal keeps, else 10.
-        timeout: Seconds that the create and the wait of an item may take together in one run of its set; `None` for no
-            bound. "kept" takes what the journal keeps, else 1800.
+        limits: The limits of this worker; "kept" takes those that the journal keeps.
+        max_sending: As of `Limits`: what the death of this process can leave unknown.
+        timeout: As of `Limits`, for one run of a set.
         on_result: A plain function that is called with each result; the first exception that it raises is
             logged, and none has another effect.
         other_service: As in `run_batch`.
@@ -52,14 +55,15 @@ class BatchWorker:
         session: AgentJobsSession,
         journal: Journal,
         *,
-        max_sending: int | Kept = "kept",
+        limits: Limits | Kept = "kept",
+        max_sending: int | Kept | None = "kept",
         timeout: float | Kept | None = "kept",
         on_result: Callable[[BatchResult], object] | None = None,
         other_service: bool = False,
     ) -> None:
         check_session_and_journal(session, journal)
         self._other_service = checked_flag("other_service", other_service)
-        self._settings = given(max_sending=max_sending, timeout=timeout)
+        self._limits, self._own = checked_limits(limits), given(max_sending=max_sending, timeout=timeout)
         self._session = session
         self.journal = journal
         self._on_result = None if on_result is None else GuardedCallback("on_result", on_result)
@@ -69,10 +73,16 @@ class BatchWorker:
     async def __aenter__(self) -> Self:
         if self._item_tasks is not None and self._item_tasks.phase < Phase.LEFT:
             raise InvalidInputError("the worker is open already: make another one")
-        self._item_tasks = await open_run(
-            self._session, self.journal, self._settings, "worker", other_service=self._other_service
+        self._item_tasks = item_tasks = await open_run(
+            self._session,
+            self.journal,
+            WORKER,
+            limits=self._limits,
+            own=self._own,
+            other_service=self._other_service,
         )
-        _ = self._item_tasks.start_helper(self._item_tasks.record_seen(), Phase.LEFT)
+        _ = item_tasks.start_helper(item_tasks.record_seen(), Phase.LEFT)
+        _ = item_tasks.start_helper(LateJobs(item_tasks.context, None).poll(), Phase.ANSWERS_ONLY)
         return self
 
     async def __aexit__(
@@ -97,7 +107,10 @@ class BatchWorker:
             return
         self.start_closing()
         grace = self._close_by - asyncio.get_running_loop().time()
-        await self._item_tasks.close(max(grace, _LEAST_GRACE_SECONDS))
+        try:
+            await self._item_tasks.close(max(grace, _LEAST_GRACE_SECONDS))
+        finally:
+            await self._item_tasks.leave_journal()
 
     async def run(self, keys: Sequence[str]) -> tuple[str, ...]:
         """Run the items of some hundred keys to their ends; return the keys of those that have not ended.
@@ -117,12 +130,17 @@ class BatchWorker:
             InvalidInputError: The worker is not open, or one of the keys can be no key.
         """
         item_tasks, keys = self._open, checked_keys(keys)
-        await self.journal._store.release_unanswered()
-        rows = await self.journal._store.get_many(keys)
-        to_do = [row for row in rows.values() if row.state in _TO_DO]
-        if to_do and self.journal.is_shared:
-            await self.journal._store.record_owner([row.key for row in to_do])
-        begun = [item_tasks.begin(row, self._run) for row in to_do]
+        store = self.journal.store
+        owner = item_tasks.context.owner.name
+        await settle_claims(store, owner)
+        await free_dead(store)
+        await doubt_dead(store, owner, followed=False)
+        planned = await store.select(Query(keys=keys, states={State.PLANNED}, has_follower=False, size=None))
+        taken = await take(store, Query(keys=keys, has_follower=False, size=None), owner)
+        # No await from here on: of two sets with one key, one begins its item.
+        under_way = {item.row.number for item in item_tasks.under_way()}
+        left = [row for row in taken if row.number not in under_way]
+        begun = [item_tasks.begin(row, self._run) for row in (*left, *planned)]
         try:
             if begun:
                 await asyncio.wait(begun)
@@ -137,7 +155,8 @@ class BatchWorker:
         if (refusal := await self._refusal_of_all()) is not None:
             item_tasks.advance(Phase.NO_CREATES)
             raise refusal
-        return await self.journal._store.unended(keys)
+        unended = await store.select(Query(keys=keys, states=OPEN, size=None))
+        return tuple(row.key for row in unended)
 
     async def _session_ended(self) -> Exception:
         """Wait until the session is drained or closed, and return the error with which it ends what waits."""
@@ -163,15 +182,14 @@ class BatchWorker:
 
     async def _refusal_of_all(self) -> Exception | None:
         """Return why the server refuses the key where nothing else could go, once; `None` otherwise."""
-        item_tasks, throttles = self._open, self._open.context.throttles
-        if throttles.refusal is None or throttles.succeeded:
+        item_tasks, gates = self._open, self._open.context.gates
+        if gates.refusal is None or gates.succeeded:
             return None
-        store = self.journal._store
-        planned = {project for project, _ in await store.planned_projects(await store.last_number())}
+        planned = {project for project, *_ in await planned_projects(self.journal.store, Query())}
         others = planned | item_tasks.projects()
         # After the queries: another set may have raised it meanwhile.
-        if item_tasks.phase is Phase.RUNNING and all(throttles.is_refused(project) for project in others):
-            return throttles.refusal
+        if item_tasks.phase is Phase.RUNNING and all(gates.is_refused(project) for project in others):
+            return gates.refusal
         return None
 
     def _with_unrecorded(self, fault: BaseException) -> BaseException:
@@ -183,10 +201,8 @@ class BatchWorker:
     async def _run(self, item: RunningItem) -> None:
         try:
             result = await run_item(item)
-        except JournalError:
-            raise
-        except AgentJobsError:
-            self._open.advance(Phase.NO_CREATES)  # every other item would meet the same error
+        except Exception as error:
+            self._open.meet(error)
             raise
         if result is None:
             return

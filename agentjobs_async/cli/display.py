@@ -16,8 +16,10 @@ from agentjobs_async import (
     NotSentError,
     RateLimitedError,
 )
-from agentjobs_async.batch import ActiveItem, BatchResult, BatchStats, FleetLimits, Journal, Outcome, State
+from agentjobs_async.batch import ActiveItem, BatchResult, BatchStats, Journal, Limits, Outcome, State
 from agentjobs_async.batch._run.tasks import SLOTS_KEPT
+from agentjobs_async.batch._store.measures import durations, planned_projects
+from agentjobs_async.batch._store.queries import Query
 from agentjobs_async.cli._output.hints import show_unknown
 from agentjobs_async.cli._output.lines import Lines
 from agentjobs_async.cli._output.live import Active, End, View, clock, in_one_line, live_lines
@@ -51,7 +53,7 @@ class RunDisplay:
     def __init__(self, screen: Screen, lines: Lines, *, limit: int | None = None) -> None:
         self._screen = screen
         self._lines = lines
-        self._limits = FleetLimits()
+        self._limits = Limits()
         self._polls = Polls()
         self._changes = ItemChanges(lines.change) if lines.shows_changes else None
         self.hooks: list[Hook] = [self._polls, *([self._changes] if self._changes else [])]
@@ -208,10 +210,10 @@ async def recent_durations(journal: Journal) -> list[float]:
     Raises:
         JournalError: The journal can't be read.
     """
-    return [seconds for _, seconds, _, has_ended in await journal._store.durations(_MOST_DURATIONS) if has_ended]
+    return [seconds for _, seconds, _, has_ended in await durations(journal.store, _MOST_DURATIONS) if has_ended]
 
 
-async def longest_queue(journal: Journal, limits: FleetLimits, counts: Mapping[State, int]) -> int:
+async def longest_queue(journal: Journal, limits: Limits, counts: Mapping[State, int]) -> int:
     """Return how many planned items share one limit of the rate.
 
     Raises:
@@ -219,4 +221,4 @@ async def longest_queue(journal: Journal, limits: FleetLimits, counts: Mapping[S
     """
     if limits.create_rate is None or limits.create_rate.scope == "all":
         return counts[State.PLANNED]
-    return max((await journal._store.planned_counts()).values(), default=0)
+    return max((rows for *_, rows in await planned_projects(journal.store, Query())), default=0)

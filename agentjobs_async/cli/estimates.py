@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable, Sequence
 from statistics import median
 from typing import Final
 
-from agentjobs_async.batch import BatchItem, FleetLimits, JournalRow, Rate
-from agentjobs_async.cli._input.limits import DEFAULT_ACTIVE, rate_text
+from agentjobs_async.batch import BatchItem, JournalRow, Limits, Rate
+from agentjobs_async.cli._input.limits import rate_text
 from agentjobs_async.cli._output.live import End
 
 _MOST_SHARE: Final = 0.9
@@ -44,7 +44,7 @@ class Expected:
         to_create: int,
         queue: int,
         ages: Sequence[float],
-        limits: FleetLimits,
+        limits: Limits,
         next_create: float = 0.0,
     ) -> End | None:
         """Return when all have ended; `None` while neither a rate nor the time of a job is known.
@@ -61,7 +61,7 @@ class Expected:
             to_create=to_create,
             last_create=seconds_to_last_create(min(queue, to_create), rate, next_create),
             ages=ages,
-            max_active=limits.max_active or max(DEFAULT_ACTIVE, len(ages)),
+            max_active=limits.max_active or max(to_create + len(ages), 1),
             create_rate=rate,
             job_seconds=None if usual is None else usual[0],
         )
@@ -121,13 +121,13 @@ def seconds_to_last_create(queue: int, rate: Rate | None, next_create: float) ->
 
 
 def estimate(
-    items: Collection[BatchItem], *, max_active: int, create_rate: Rate | None, job_seconds: float | None
+    items: Collection[BatchItem], *, max_active: int | None, create_rate: Rate | None, job_seconds: float | None
 ) -> End | None:
     """Return how long a run of `items` takes; `None` while neither a rate nor the time of a job is known.
 
     Args:
         items: The items to send.
-        max_active: The jobs active at once.
+        max_active: The jobs active at once; `None` for any number.
         create_rate: The limit of creates; `None` for no limit.
         job_seconds: What each job is expected to take; `None` while that is not known.
     """
@@ -135,7 +135,7 @@ def estimate(
         to_create=len(items),
         last_create=_seconds_of_creates(items, create_rate),
         ages=(),
-        max_active=max_active,
+        max_active=max_active or max(len(items), 1),
         create_rate=create_rate,
         job_seconds=job_seconds,
     )

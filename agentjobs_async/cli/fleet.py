@@ -5,28 +5,24 @@ import logging
 import time
 from collections.abc import Mapping
 from contextlib import AsyncExitStack, suppress
-from functools import partial
 from typing import Any, Final
 
 import click
 
 from agentjobs_async import InvalidInputError, JournalError
 from agentjobs_async._text import one_line
-from agentjobs_async.batch import BatchWorker, FleetLimits, Journal, State
+from agentjobs_async.batch import BatchWorker, Journal, Limits, State
 from agentjobs_async.batch.states import open_in
-from agentjobs_async.cli._input.limits import changed_limits, number_of, rate_of, rate_words, whole_of
+from agentjobs_async.cli._input.limits import changed_limits, rate_words
 from agentjobs_async.cli._input.options import (
     COUNT,
     JSON_OPTION,
-    MAX_SENDING,
+    LIMITS,
     OTHER_SERVICE,
-    UNKNOWN_FOR,
-    Read,
     WholeNumber,
     input_options,
     journal_argument,
     journal_option,
-    kept_timeout,
     limit_options,
     project_option,
     service_options,
@@ -47,6 +43,7 @@ from agentjobs_async.engines.procrastinate import submit as submit_items
 from agentjobs_async.engines.procrastinate import work_off
 
 _JOURNAL: Final = "The journal of all workers, such as postgresql+psycopg://host/database."
+_OF_A_WORKER: Final = ("max_sending", "timeout")  # the other limits apply to all of them, and stay in the journal
 _LOOK_SECONDS: Final = 2.0  # between two looks whether all has ended; one takes some 50 ms at 100,000 items
 _POOL: Final = "psycopg.pool"
 _OUTAGE_SECONDS: Final = 60.0  # since the last error: the next one belongs to another outage; tries are seconds apart
@@ -61,26 +58,7 @@ _LONGEST_REASON: Final = 200  # characters
 @input_options
 @journal_option(_JOURNAL)
 @project_option("Project of prompts that name none.")
-@limit_options(
-    max_active=click.option(
-        "--max-active",
-        metavar="N",
-        type=Read(partial(whole_of, endless="for no limit")),
-        help="Jobs active at once over all workers, or none.  [default: as it is]",
-    ),
-    create_rate=click.option(
-        "--create-rate",
-        metavar="N/TIME",
-        type=Read(rate_of),
-        help="Creates over all workers, as in agentjobs run, or none.  [default: as it is]",
-    ),
-    polls_per_second=click.option(
-        "--polls-per-second",
-        metavar="N",
-        type=Read(partial(number_of, endless="for no limit")),
-        help="Polls over all workers, of which each has an equal part, or none.  [default: as it is]",
-    ),
-)
+@limit_options(**LIMITS)
 @click.option(
     "--chunk",
     metavar="N",
@@ -124,11 +102,7 @@ async def _submit(
     show_default=True,
     help="Chunks run at once: see submit --chunk.",
 )
-@limit_options(
-    max_sending=MAX_SENDING,
-    unknown_for=UNKNOWN_FOR,
-    timeout=kept_timeout("For each job, each time it is waited for; none waits for ever."),
-)
+@limit_options(**LIMITS)
 @click.option("--until-done", is_flag=True, help="End once every item of the journal has ended.")
 @service_options(emulator=True)
 @OTHER_SERVICE
@@ -141,6 +115,8 @@ def worker(journal: str, **how: Any) -> int:
     At Ctrl-C, SIGTERM or SIGHUP it starts nothing more, waits up to 10 s for responses, returns the rest to the queue,
     and ends within 30 s. What a worker that dies was sending is unknown: at most as many as --max-sending; see
     agentjobs resolve.
+
+    --max-sending and --timeout are this worker's own; the other limits apply to all workers, at once.
     """
     return run_action(lambda context: _work(context, journal, **how))
 
@@ -161,14 +137,14 @@ async def _work(
         screen = context.screen
         stack.enter_context(LogLines(screen, "agentjobs_async.batch", level=logging.CRITICAL).shown())
         journal = await stack.enter_async_context(_shared(address))
-        unknown_for = {name: value for name, value in limits.items() if name == "unknown_for"}
-        shown = _limits_text(await changed_limits(journal, unknown_for))
+        of_all = {name: value for name, value in limits.items() if name not in _OF_A_WORKER}
+        shown = _limits_text(await changed_limits(journal, of_all))
         display = RunDisplay(screen, JsonLines(screen) if as_json else ItemLines(screen))
         session = await stack.enter_async_context(service.session(screen.notice, hooks=display.hooks))
         await check_service(session, journal, screen.notice, other_service=other_service)
         stack.enter_context(_QueueLogs(screen).shown())
         screen.notice(f"Working on {journal.name}; {shown}. Ctrl-C stops.")
-        kept = {name: limits.get(name, "kept") for name in ("max_sending", "timeout")}
+        kept = {name: limits.get(name, "kept") for name in _OF_A_WORKER}
         worker = BatchWorker(session, journal, on_result=display.show_result, **kept)
         await _work_off(context, worker, display, chunks=chunks, until_done=until_done)
         counts = await _ended_counts(journal) if until_done else None
@@ -229,7 +205,7 @@ def _shared(address: str) -> Journal:
     return journal
 
 
-def _limits_text(limits: FleetLimits) -> str:
+def _limits_text(limits: Limits) -> str:
     active = "any number" if limits.max_active is None else f"at most {limits.max_active}"
     creates = "no limit of creates" if limits.create_rate is None else rate_words(limits.create_rate)
     polls = "" if limits.polls_per_second is None else f", at most {limits.polls_per_second:g} polls per second"

@@ -145,7 +145,7 @@ class ItemChanges:
         row = self._rows.get(change.ref) or self._find(change)
         if row is not None:
             self._rows[change.ref] = row
-            self._on_change(evolve(change, number=row.number, key=row.item_key, prompt=row.prompt))
+            self._on_change(evolve(change, number=row.number, key=row.key, prompt=row.prompt))
 
     def _find(self, change: Change) -> "JournalRow | None":
         items = () if self._run is None else self._run.active()

@@ -72,7 +72,7 @@ async def _show_planned(context: Context, journal: Journal, given: str, planned:
         )
     else:
         context.screen.notice(f"{_items(planned)} planned again. Send {them} with:")
-        options = options_to(await journal._store.service())
+        options = options_to((await journal.store.meta()).service)
         context.screen.command(f"  {resume_command(given, options)}")
 
 

@@ -33,7 +33,8 @@ COMMANDS: Final = {
     "wait": ("jobs", "Wait until jobs have ended."),
     "submit": ("fleet", "Hand items to workers on many machines."),
     "worker": ("fleet", "Run submitted items, beside other workers."),
-    "move": ("move", "Move a journal to PostgreSQL, or elsewhere."),
+    "limits": ("journals", "Show or change the limits that a journal keeps."),
+    "move": ("journals", "Move a journal from a file to PostgreSQL."),
     "emulator": ("emulator", "Run an emulator of the service until Ctrl-C."),
 }
 """The module of each command, in which it has its own name, and what it is for."""

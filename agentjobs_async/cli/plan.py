@@ -11,8 +11,8 @@ from attrs import frozen
 
 from agentjobs_async import InvalidInputError
 from agentjobs_async._text import span
-from agentjobs_async.batch import BatchItem, FleetLimits, Journal, State, check_items
-from agentjobs_async.batch.limits import Limits, in_force
+from agentjobs_async.batch import BatchItem, Journal, Limits, State, check_items
+from agentjobs_async.batch.limits import in_force
 from agentjobs_async.cli._input.limits import rate_notice
 from agentjobs_async.cli._input.options import (
     CREATE_RATE,
@@ -75,7 +75,7 @@ class Sending:
 
     items: Sequence[BatchItem]
     invalid: Sequence[InvalidPrompt]
-    kept: FleetLimits
+    kept: Limits
 
 
 async def sending_of(
@@ -103,19 +103,17 @@ async def sending_of(
     retried: list[BatchItem] = []
     known: set[str] = set()
     if opened is None or not (opened.is_shared or Path(opened.address).exists()):  # noqa: ASYNC240 - one look at a name
-        invalid, kept = check_items(prompts.items)[1], FleetLimits()
+        invalid, kept = check_items(prompts.items)[1], Limits()
     else:
         async with opened:
             opened._opened.check_not_moved()
-            async for row in opened.rows(all_tries=True):
+            async for row in opened.rows():
                 known.add(row.key)
-                if row.retried_as is not None:
-                    continue
                 if row.state is State.PLANNED:
                     planned.append(row.item)
                 elif row.state.has_failed and (max_tries is None or row.tries < max_tries):
                     retried.append(row.item)
-            if project_id is None and await opened._store.service() == EMULATOR:
+            if project_id is None and (await opened.store.meta()).service == EMULATOR:
                 project_id = EMULATED_PROJECT
             if project_id is None and any(item.project_id is None for item in prompts.items):
                 raise InvalidInputError(NO_PROJECT)
@@ -171,7 +169,7 @@ def show_sending(
         _show_prompt(screen, item)
     screen.line(f"{len(items):,} would be sent, {len(invalid):,} refused.")
     if items:
-        in_effect = in_force(sending.kept, limits)
+        in_effect = in_force(sending.kept, "kept", limits)
         _show_duration(screen, in_effect, items, minutes)
         if in_effect.create_rate is not None:
             screen.line(rate_notice(in_effect.create_rate))

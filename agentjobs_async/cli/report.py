@@ -3,16 +3,23 @@
 import asyncio
 import os
 import sys
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from io import StringIO
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import click
 from attrs import frozen
 
 from agentjobs_async import AgentJobsError, InvalidInputError
 from agentjobs_async.batch import Journal
-from agentjobs_async.cli._input.options import PROMPTS_OPTION, WRITTEN_FILE, WholeNumber, journal_argument
+from agentjobs_async.cli._input.options import (
+    PROMPTS_OPTION,
+    WRITTEN_FILE,
+    WholeNumber,
+    all_tries_option,
+    journal_argument,
+)
 from agentjobs_async.cli._output.files import whole_file
 from agentjobs_async.cli._output.logs import LogLines
 from agentjobs_async.cli._output.outcomes import ExitCode, described
@@ -42,17 +49,20 @@ _LONGEST_SECONDS: Final = 120.0  # at the end of a run: a database that is gone 
     type=click.Choice(FORMATS),
     help="A page, a table, or a line for each item.  [default: by the suffix of --out, else html]",
 )
-def report(journal: str, out: str | None, form: str | None, *, prompts: bool) -> int:
+@all_tries_option
+def report(journal: str, out: str | None, form: str | None, *, prompts: bool, all_tries: bool) -> int:
     """Write what the journal FILE holds as a page to look at, which fetches nothing, or as a file for other programs.
 
     The page has figures, charts and a table to search, and for each item the command that settles or retries it.
     """
     if out is not None:
-        file = ReportFile.of(out, form, prompts=prompts)
+        file = ReportFile.of(out, form, prompts=prompts, all_tries=all_tries)
         return run_action(lambda context: _write_file(context, journal, file))
     if form in {None, "html"} and sys.stdout.isatty():
         raise InvalidInputError("a page is not for a terminal: give --out report.html, or --format markdown")
-    return run_action(lambda context: _write_to_screen(context, journal, form or "html", prompts=prompts))
+    check_format(form or "html", all_tries=all_tries)
+    how = {"format": form or "html", "prompts": prompts, "all_tries": all_tries}
+    return run_action(lambda context: _write_to_screen(context, journal, how))
 
 
 @frozen
@@ -63,22 +73,25 @@ class ReportFile:
         file: The path of the file.
         form: The format.
         prompts: Whether it shows the prompts.
+        all_tries: Whether it has earlier tries of each item, too.
     """
 
     file: str
     form: str
     prompts: bool = True
+    all_tries: bool = False
 
     @classmethod
-    def of(cls, file: str, form: str | None = None, *, prompts: bool = True) -> Self:
+    def of(cls, file: str, form: str | None = None, *, prompts: bool = True, all_tries: bool = False) -> Self:
         """Return the file of a report; without `form`, its suffix names the format.
 
         Raises:
+            InvalidInputError: The format does not show earlier tries.
             ModuleNotFoundError: The extra `report` is not installed, and a page needs it.
         """
         form = form or format_of(file)
-        check_format(form)
-        return cls(file, form, prompts)
+        check_format(form, all_tries=all_tries)
+        return cls(file, form, prompts, all_tries)
 
     async def write(self, journal: Journal) -> None:
         """Write the report of an open journal; what was in the file before is replaced once all is written.
@@ -88,7 +101,7 @@ class ReportFile:
             JournalError: The journal can't be read.
         """
         with whole_file(self.file) as stream:
-            await write_report(journal, stream, format=self.form, prompts=self.prompts)
+            await write_report(journal, stream, format=self.form, prompts=self.prompts, all_tries=self.all_tries)
 
     async def write_at_the_end(self, journal: Journal, screen: Screen) -> None:
         """Write the report of a run that ends; what goes wrong is shown, and changes nothing about the run's end."""
@@ -103,13 +116,13 @@ class ReportFile:
             screen.notice(f"The report is in {self.file}.")
 
 
-async def _write_to_screen(context: Context, journal: str, form: str, *, prompts: bool) -> int:
-    """Write the report of a journal to standard output."""
+async def _write_to_screen(context: Context, journal: str, how: Mapping[str, Any]) -> int:
+    """Write the report of a journal to standard output; `how` has settings of `write_report`."""
     text = StringIO()
     async with Journal.open(journal, read_only=True) as opened:
-        await write_report(opened, text, format=form, prompts=prompts)
+        await write_report(opened, text, **how)
     # An escape by `raw_text` would end a line's being JSON.
-    written = without_commands_in_json(text.getvalue()) if form == "jsonl" else text.getvalue()
+    written = without_commands_in_json(text.getvalue()) if how["format"] == "jsonl" else text.getvalue()
     context.screen.raw_text(written)
     return ExitCode.COMPLETED
 

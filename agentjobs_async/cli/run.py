@@ -16,19 +16,15 @@ from agentjobs_async.cli._input import own_journals
 from agentjobs_async.cli._input.limits import kept_limits
 from agentjobs_async.cli._input.options import (
     COUNT,
-    CREATE_RATE,
     JSON_OPTION,
     LIMIT,
-    MAX_ACTIVE,
-    MAX_SENDING,
+    LIMITS,
     OTHER_SERVICE,
     TEXT,
-    UNKNOWN_FOR,
     WRITTEN_FILE,
     YES_OPTION,
     input_options,
     journal_argument,
-    kept_timeout,
     limit_options,
     service_options,
     tries_options,
@@ -63,13 +59,7 @@ def _run_options(command: Callable[..., int]) -> Any:
     """Add the options that `run` and `resume` share."""
     for option in reversed(
         (
-            limit_options(
-                max_active=MAX_ACTIVE,
-                create_rate=CREATE_RATE,
-                max_sending=MAX_SENDING,
-                unknown_for=UNKNOWN_FOR,
-                timeout=kept_timeout("For each job, from its create on; none waits for ever."),
-            ),
+            limit_options(**LIMITS),
             click.option("--max-failures", metavar="N", type=COUNT, help="Start no more items after N failures."),
             LIMIT,
             tries_options(_RETRY_FAILED),

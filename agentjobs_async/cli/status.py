@@ -11,15 +11,25 @@ from attrs import frozen
 
 from agentjobs_async import JournalError
 from agentjobs_async._text import span
-from agentjobs_async.batch import FleetLimits, Journal, JournalRow, State, Where
+from agentjobs_async.batch import Journal, JournalRow, Limits, State, Where
+from agentjobs_async.batch._database.file_lock import is_owned
 from agentjobs_async.batch._monitoring import OwnerState, is_at_work, owners_of, unseen_for, was_seen
 from agentjobs_async.batch._service import options_to
-from agentjobs_async.batch._store.file_lock import is_owned
+from agentjobs_async.batch._store.late import late_tries
+from agentjobs_async.batch._store.queries import Query
+from agentjobs_async.batch._store.tries import with_earlier_tries
 from agentjobs_async.batch.states import FAILED, open_in
 from agentjobs_async.cli._input.limits import rate_notice
-from agentjobs_async.cli._input.options import filter_options, journal_argument
+from agentjobs_async.cli._input.options import all_tries_option, filter_options, journal_argument
 from agentjobs_async.cli._input.own_journals import directory, left_journals
-from agentjobs_async.cli._output.hints import export_command, resume_command, show_lost_jobs, show_retry, show_unknown
+from agentjobs_async.cli._output.hints import (
+    export_command,
+    resume_command,
+    show_late,
+    show_lost_jobs,
+    show_retry,
+    show_unknown,
+)
 from agentjobs_async.cli._output.live import End, View, head_lines
 from agentjobs_async.cli._output.outcomes import Outcome, described, exit_code
 from agentjobs_async.cli._output.results import outcomes_of, shown_row
@@ -35,6 +45,7 @@ from agentjobs_async.session import EMULATOR
 
 _MOST_ROWS: Final = 50  # what a person reads; export has all
 _NEEDING_A_PERSON: Final = (State.UNKNOWN, *FAILED)
+_MOST_LATE: Final = 20  # tries
 _MOST_ACTIVE: Final = 200  # rows: more than a terminal shows
 
 
@@ -50,11 +61,13 @@ _MOST_ACTIVE: Final = 200  # rows: more than a terminal shows
 )
 @click.option("--summary", "is_summary", is_flag=True, help="Only how many items are in which state.")
 @filter_options
-def status(journal: str | None, form: str, where: Where, *, is_summary: bool) -> int:
+@all_tries_option
+def status(journal: str | None, form: str, where: Where, *, is_summary: bool, all_tries: bool) -> int:
     """Show what the journal FILE holds, while a run uses it or later, and what needs you.
 
     That is how many items are in which state, when the run will end, its workers, and up to 50 items: those that are
-    unknown, failed or rejected; with --state, --grep, --project or --older-than, those that meet all of them.
+    unknown, failed or rejected; with --state, --grep, --project or --older-than, those that meet all of them. Without
+    these, also jobs of creates that were answered after their items had been sent again: one agent too many each.
     agentjobs export writes all items. The exit code is that of all items.
 
     Without a journal, list those that runs without --journal have left, and how to continue with each.
@@ -62,16 +75,17 @@ def status(journal: str | None, form: str, where: Where, *, is_summary: bool) ->
     as_json = form == "jsonl"
     if journal is None:
         return run_action(lambda context: _show_left_journals(context, as_json=as_json))
-    return run_action(lambda context: _show(context, journal, where, as_json=as_json, is_summary=is_summary))
+    how = {"as_json": as_json, "is_summary": is_summary, "all_tries": all_tries}
+    return run_action(lambda context: _show(context, journal, where, **how))
 
 
-async def _show(context: Context, given: str, where: Where, *, as_json: bool, is_summary: bool) -> int:
+async def _show(context: Context, given: str, where: Where, *, as_json: bool, is_summary: bool, all_tries: bool) -> int:
     """Write how many items of the journal are in which state, then those that `where` names."""
     screen = context.screen
     async with Journal.open(given, read_only=True) as journal:
         workers = await owners_of(journal)  # before the counts: what ends in between leaves no work without a process
         counts = await journal.counts()
-        found = None if is_summary else await _found(journal, where)
+        found = None if is_summary else await _found(journal, where, all_tries=all_tries)
         if as_json:
             screen.json_lines([_as_json(counts)] if found is None else map(document, found.rows))
         else:
@@ -79,8 +93,10 @@ async def _show(context: Context, given: str, where: Where, *, as_json: bool, is
             _show_table(screen, found, where)
         if found is not None:
             _show_more(screen, found, _location(journal, given))
+            show_late(screen, found.late, await journal.store.rows_of({row.key for row in found.late}))
         if journal.moved_to is not None:
             screen.notice(f"This journal was moved to {journal.moved_to}, and can only be read.")
+            screen.notice("A move that was cut off: the same command finishes it, agentjobs move --undo takes it back.")
         elif not as_json:
             await _show_what_is_next(context, journal, _location(journal, given), counts, workers)
     return exit_code(outcomes_of(counts))
@@ -121,7 +137,7 @@ async def _show_what_is_next(
 async def _show_ways_on(context: Context, journal: Journal, location: str, counts: Mapping[State, int]) -> None:
     """Show what settles, continues or retries items."""
     screen = context.screen
-    service = await journal._store.service()
+    service = (await journal.store.meta()).service
     options = options_to(service)
     if service == EMULATOR:
         show_lost_jobs(screen, counts[State.ACTIVE])
@@ -139,23 +155,34 @@ class _Found:
     """The items that are shown.
 
     Attributes:
-        rows: They, in the order of their states, then of the input.
+        rows: They, in the order of their states, then of the input; with earlier tries, where these are shown. Last
+            come the late ones.
+        shown: How many items they are, without the late ones.
         number: How many there are in all.
+        late: Tries whose creates were answered late, of whichever items; none where conditions were given.
     """
 
     rows: Sequence[JournalRow]
+    shown: int
     number: int
+    late: Sequence[JournalRow]
 
 
-async def _found(journal: Journal, where: Where) -> _Found:
+async def _found(journal: Journal, where: Where, *, all_tries: bool) -> _Found:
     """Return the first items that `where` names, without any condition those that need a person."""
+    store = journal.store
+    late = await late_tries(store, _MOST_LATE) if where == Where() else []
     where = Where(states=_NEEDING_A_PERSON) if where == Where() else where
     rows: list[JournalRow] = []
+    shown = 0
     for state in State:
-        if (where.states is None or state in where.states) and len(rows) < _MOST_ROWS:
-            size = _MOST_ROWS - len(rows)
-            rows += await journal._store.page(0, state=state, where=where, newest=True, size=size)
-    return _Found(rows, await journal._store.count(where))
+        if (where.states is None or state in where.states) and shown < _MOST_ROWS:
+            query = Query(where=where, states={state}, size=_MOST_ROWS - shown)
+            found = await (with_earlier_tries(store, query) if all_tries else store.select(query))
+            shown += len({row.number for row in found})
+            rows += found
+    rows += [row for row in late if row not in rows]
+    return _Found(rows, shown, await store.count(Query(where=where)), late)
 
 
 def _show_table(screen: Screen, found: _Found | None, where: Where) -> None:
@@ -170,8 +197,8 @@ def _show_table(screen: Screen, found: _Found | None, where: Where) -> None:
 
 def _show_more(screen: Screen, found: _Found, location: str) -> None:
     """Show, if not all items are shown, how many there are and what writes all."""
-    if found.number > len(found.rows):
-        screen.notice(f"{len(found.rows):,} of {found.number:,} are shown; all items are written by:")
+    if found.number > found.shown:
+        screen.notice(f"{found.shown:,} of {found.number:,} are shown; all items are written by:")
         screen.command(f"  {export_command(location)}")
 
 
@@ -210,10 +237,10 @@ async def _view_of(journal: Journal, counts: Mapping[State, int]) -> View:
     return View(counts, time.time(), end=end, usual=expected.usual)
 
 
-async def _end(journal: Journal, limits: FleetLimits, expected: Expected, counts: Mapping[State, int]) -> End | None:
+async def _end(journal: Journal, limits: Limits, expected: Expected, counts: Mapping[State, int]) -> End | None:
     """Return when all items will have ended, by the ages of the oldest jobs; the others count as begun just now."""
     now = time.time()
-    rows = await journal._store.page(0, state=State.ACTIVE, size=_MOST_ACTIVE)
+    rows = await journal.store.select(Query(states={State.ACTIVE}, size=_MOST_ACTIVE))
     ages = [max(now - (row.created_at or row.updated_at).timestamp(), 0.0) for row in rows]
     younger = counts[State.ACTIVE] + counts[State.SENDING] - len(ages)
     return expected.end(
@@ -238,7 +265,7 @@ async def _show_left_journals(context: Context, *, as_json: bool) -> int:
 async def _show_left(context: Context, path: Path, *, as_json: bool) -> Counter[Outcome]:
     try:
         async with Journal.open(path, read_only=True) as opened:
-            counts, options = await opened.counts(), options_to(await opened._store.service())
+            counts, options = await opened.counts(), options_to((await opened.store.meta()).service)
     except JournalError as error:  # one that is broken hides no other
         context.screen.notice(f"{path}: {described(error)}")
         return Counter({Outcome.ACTIVE: 1})

@@ -11,6 +11,8 @@ from agentjobs_async.batch import JournalRow, State
 from agentjobs_async.batch._run.context import Phase, RunningItem
 from agentjobs_async.batch._run.item import ItemCreate
 from agentjobs_async.batch._run.tasks import ItemTasks
+from agentjobs_async.batch._store.owning import settle_claims
+from agentjobs_async.batch._store.store import NOBODY
 from agentjobs_async.durable._following import Following
 from agentjobs_async.durable.entry import DurableEntry, abandoned_error, entry_of
 from agentjobs_async.errors import log_text
@@ -26,12 +28,13 @@ class _Create:
     """One create under way.
 
     Attributes:
-        answered: Its entry, as soon as the create is answered or held back; or what keeps it from being sent.
+        answered: Its entry, as soon as the create is answered or held back, `None` where another owner sends it; or
+            what keeps it from being sent.
     """
 
-    answered: asyncio.Future[DurableEntry] = field(factory=lambda: asyncio.get_running_loop().create_future())
+    answered: asyncio.Future[DurableEntry | None] = field(factory=lambda: asyncio.get_running_loop().create_future())
 
-    def answer(self, result: DurableEntry | Exception) -> None:
+    def answer(self, result: DurableEntry | Exception | None) -> None:
         """Set the first result; later ones change nothing."""
         if self.answered.done():
             return
@@ -56,8 +59,11 @@ class Creates:
             self._under_way[row.key] = _Create()
             _ = self._item_tasks.begin(row, self._run)
 
-    def answer_to(self, key: str) -> asyncio.Future[DurableEntry] | None:
-        """Return the entry to come of a create that is under way; `None` when there is none."""
+    def answer_to(self, key: str) -> asyncio.Future[DurableEntry | None] | None:
+        """Return the entry to come of a create that is under way, which is `None` where another owner sends it.
+
+        Return `None` when no create is under way.
+        """
         create = self._under_way.get(key)
         return None if create is None else create.answered
 
@@ -80,26 +86,30 @@ class Creates:
 
     async def _try_to_send(self, item: RunningItem, create: _Create) -> bool:
         """Send the create as soon as it may go; return false when it is to be tried again later."""
-        store = self._item_tasks.context.store
+        context = self._item_tasks.context
         try:
-            await store.release_unanswered()
+            await settle_claims(context.records.store, NOBODY)  # so that the sweep notices what this moves
             await self._send(item, create)
             if item.over or item.phase >= Phase.NO_CREATES:
                 return True
-            row = (await store.get_many([item.key]))[item.key]
-            mine = not await self._following.rows.no_longer_followed([item.key])
+            row = (await context.records.store.rows_of([item.key]))[item.key]
+            if row.state is not State.PLANNED:
+                # Others have sent or settled it. The sweep may have noticed that while this create was under way. No
+                # await after it: what is noticed from here on finds no create any more.
+                await self._following.rows.look_again(item.key)
         except SessionClosedError as error:
             create.answer(error)
             return True
         except AgentJobsError as error:  # of the journal; or no connection that can be trusted, or the proxy refuses
             return await self._hold_back(item, create, error)
-        if mine and row.state is State.SENDING:
-            return False  # a batch of this process sends it
-        is_abandoned = row.state is State.ABANDONED
-        create.answer(abandoned_error(row) if is_abandoned else self._following.entry(row))
-        if mine:  # others may have sent or settled it
-            self._following.follow(row)
+        create.answer(self._answer(row))
         return row.state is not State.PLANNED  # else the server refuses the key at present; or another owner has it
+
+    def _answer(self, row: JournalRow) -> DurableEntry | Exception | None:
+        """Return what is answered to a create that was not sent, since its row had been moved or must wait."""
+        if row.state is State.ABANDONED:
+            return abandoned_error(row)
+        return None if row.state is State.SENDING else self._following.entry(row)
 
     async def _send(self, item: RunningItem, create: _Create) -> None:
         sending = ItemCreate(item)
@@ -121,29 +131,32 @@ class Creates:
         context = self._item_tasks.context
         if isinstance(error, JournalError) and (ref := context.unrecorded.ref_of(item.key)) is not None:
             create.answer(context.unrecorded.error(error))
-            await self._record_late(item, ref)
+            await self._record_later(item, ref)
             return True
         create.answer(error)
-        context.store.leave_claim(item.key, item.claim)  # the next sweep tells of an outcome that was not recorded
+        if item.claim is not None:  # the next sweep tells of an outcome that was not recorded
+            context.records.store.claims.leave(item.claim, item.key)
         _logger.warning("%r is held back for %.0f s: %s", item.key, _HELD_SECONDS, log_text(error))
         item.set_state(State.PLANNED)  # if it is not, the next claim finds that out
         return item.phase >= Phase.NO_CREATES
 
-    async def _recorded(self, key: str, ref: JobRef) -> JournalRow | None:
-        """Record the id of a job, again until the journal has it; return its row, `None` if others settled that."""
+    async def _recorded(self, item: RunningItem, ref: JobRef) -> JournalRow | None:
+        """Record the id of a job, again until the journal has it; return its row, `None` if the item has moved on."""
         while True:
             await asyncio.sleep(_HELD_SECONDS)
             try:
-                return await self._item_tasks.context.store.record_job(key, ref, last_create.get())
+                return await self._item_tasks.context.records.created(
+                    item.key, item.claim or "", ref, last_create.get()
+                )
             except JournalError as error:
-                _logger.warning("the job of %r is recorded later: %s", key, error)
+                _logger.warning("the job of %r is recorded later: %s", item.key, error)
 
-    async def _record_late(self, item: RunningItem, ref: JobRef) -> None:
+    async def _record_later(self, item: RunningItem, ref: JobRef) -> None:
         """Record a job that the journal could not record, as soon as it can, and follow it then."""
         item.set_state(State.ACTIVE)  # leaving cancels this at once, and raises an error that names the job
         with self._item_tasks.context.session._shutdown.recording() as recording:
             recording.add(ref)
-            row = await self._recorded(item.key, ref)
+            row = await self._recorded(item, ref)
         self._item_tasks.context.unrecorded.forget(item.key)
         # Else it was settled by other means, and is followed as that.
         if row is not None and row.state.is_open:

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -16,8 +15,9 @@ from agentjobs_async._polling.tracked import Watch
 from agentjobs_async._polling.updates import Updates
 from agentjobs_async.batch import JournalRow, Outcome, State
 from agentjobs_async.batch._run.item import ends_the_run, record_end, result_of
+from agentjobs_async.batch._run.records import Records
 from agentjobs_async.batch._store.durable_rows import DurableRows
-from agentjobs_async.batch._store.row_store import RowStore
+from agentjobs_async.batch._store.tries import refusal
 from agentjobs_async.batch.items import context_of, context_text
 from agentjobs_async.batch.states import ENDED
 from agentjobs_async.durable._callback import Callback
@@ -42,6 +42,7 @@ class Followed:
 
     Attributes:
         key: The key of the row.
+        tries: Which of its tries this is.
         ref: Its job; `None` where the create gave none.
         state: Where the row is: active until an end is recorded or found.
         context: The context as JSON; `None` without one.
@@ -53,6 +54,7 @@ class Followed:
     """
 
     key: str
+    tries: int
     ref: JobRef | None
     state: State
     context: str | None
@@ -96,7 +98,7 @@ class Following:
     """
 
     session: AgentJobsSession
-    store: RowStore
+    records: Records
     rows: DurableRows
     on_change: Callback | None
     on_end: Callback | None
@@ -119,7 +121,8 @@ class Following:
     def follow(self, row: JournalRow) -> None:
         """Follow the job of an active row, or tell of the end of one that has ended, unless that is being done."""
         ref, known = ref_of_row(row), self._followed.get(row.key)
-        if known is not None and (known.is_recorded or (known.state, known.ref) == (row.state, ref)):
+        is_of_this_try = known is not None and known.tries == row.tries
+        if known is not None and is_of_this_try and (known.is_recorded or (known.state, known.ref) == (row.state, ref)):
             return
         if row.state is State.ACTIVE and ref is not None:
             self.start(row, ref, row.traceparent)
@@ -136,6 +139,13 @@ class Following:
         """Call `on_end` for a create that gave no job."""
         followed = self._followed_of(row, None, state)
         self._start(followed, self._tell(followed, error))
+
+    def tell_earlier(self, row: JournalRow) -> None:
+        """Call `on_end` with untold ends of a planned row's earlier tries, in place of what was done for it before."""
+        self.leave(row.key)
+        if row.tries > 1 and self.on_end is not None:
+            followed = self._followed_of(row, None, row.state)
+            self._start(followed, self._tell_earlier(followed))
 
     def leave(self, key: str) -> None:
         """Stop following a row. A callback under way continues, and is the last one."""
@@ -168,7 +178,7 @@ class Following:
             await wait_until_left(lambda: not all(task.done() for task in tasks))
 
     def _followed_of(self, row: JournalRow, ref: JobRef | None, state: State) -> Followed:
-        return Followed(row.key, ref, state, context_text(row.context), row.polls)
+        return Followed(row.key, row.tries, ref, state, context_text(row.context), row.polls)
 
     def _start(self, followed: Followed, work: Coroutine[Any, Any, None]) -> None:
         """Start the task of a row, in place of the one before; once closed, the next start of a process does it."""
@@ -194,22 +204,28 @@ class Following:
                 return  # the next start follows it
             if isinstance(ended, AgentJob) or not ends_the_run(ended):
                 job_id = None if followed.ref is None else followed.ref.job_id
-                record = partial(record_end, self.store, followed.key, job_id, ended, followed.polls)
+                record = partial(record_end, self.records, followed.key, job_id, ended, followed.polls)
                 # A sweep may find the end in the row before this task knows that it is there.
                 followed.is_recorded = True
-                outcome, row = await _retried(record)
-                followed.is_recorded = False
+                recorded, outcome = await _retried(record)
+                row, followed.is_recorded = recorded.row, False
                 if outcome not in _NO_ENDS:
                     break
+                if row.job_id != job_id:  # it may have been noticed while the end was recorded
+                    await _retried(partial(self.rows.look_again, followed.key))
+                    return
             why = log_text(ended)
             _logger.warning("%r can't be read, and is tried again in %.0f s: %s", followed.key, _AGAIN_SECONDS, why)
             with CancelScope(None, self.session._shutdown.waits):
                 await asyncio.sleep(_AGAIN_SECONDS)
         state, has_error = (ended.status, False) if isinstance(ended, AgentJob) else (State.FAILED, True)
+        if row.tries != followed.tries or row.state not in ENDED:
+            return  # a person, or another process, has moved it on: the next sweep notices that
+        followed.state = row.state
         if row.state == state and (row.error is not None) is has_error:
-            followed.state = row.state
             await self._tell(followed, ended)
-        # Else a person, or another process, has ended it otherwise: the next sweep tells of that.
+        else:  # a person, or an earlier task whose write went on, has ended it otherwise
+            await self._tell_row(followed, row)
 
     async def _wait(self, followed: Followed, target: AgentJob | JobRef) -> AgentJob:
         """Return a job once it has ended, and call `on_change` with its states until then."""
@@ -224,7 +240,7 @@ class Following:
 
     async def _tell_row(self, followed: Followed, row: JournalRow) -> None:
         """Call `on_end` with an end as the journal has it, or a job as the service has it, if that answers in time."""
-        ended = end_of_row(row, followed.ref, await _retried(partial(self.store.refusal, row.key)))
+        ended = end_of_row(row, followed.ref, await _retried(partial(refusal, self.records.store, row)))
         if isinstance(ended, AgentJob):
             resumed_from.set(row.traceparent)
             # A wait, since its polls keep to the budget: very many ends may be told at once.
@@ -236,42 +252,69 @@ class Following:
     async def _tell(self, followed: Followed, ended: AgentJob | Exception) -> None:
         """Call `on_end` until it has returned."""
         if self.on_end is not None:
+            await self._tell_earlier(followed)
+            await self._tell_until_done(followed, followed, ended)
+
+    async def _tell_earlier(self, followed: Followed) -> None:
+        """Call `on_end` with the ends of the row's earlier tries, in their order, until each call has returned."""
+        if followed.tries == 1:
+            return
+        await self._last_call(followed.key)  # it may be of one of these ends
+        for row in await _retried(partial(self.rows.untold, followed.key)):
+            ended = end_of_row(row, ref_of_row(row), await _retried(partial(refusal, self.records.store, row)))
+            await self._tell_until_done(followed, self._followed_of(row, ref_of_row(row), row.state), ended)
+
+    async def _tell_until_done(self, followed: Followed, told: Followed, ended: AgentJob | Exception) -> None:
+        """Call `on_end` with an end of the row that is followed, until it has returned: `told` is its try."""
+        if self.on_end is not None:
             for delay in _delays():
-                if await self._call(followed, partial(self._tell_once, self.on_end, followed, ended)):
+                if await self._call(followed, partial(self._tell_once, self.on_end, followed, told, ended)):
                     return
                 await asyncio.sleep(delay)
 
-    async def _tell_once(self, on_end: Callback, followed: Followed, ended: AgentJob | Exception) -> bool:
+    async def _tell_once(
+        self, on_end: Callback, followed: Followed, told: Followed, ended: AgentJob | Exception
+    ) -> bool:
         """Call `on_end`, and record that it has returned: after a crash in between, it is called once more."""
-        entry = followed.entry(ended) if isinstance(ended, AgentJob) else followed.entry(None, str(ended))
+        entry = told.entry(ended) if isinstance(ended, AgentJob) else told.entry(None, str(ended))
         if not await on_end(entry, ended):
             return False
-        await _retried(partial(self._record_told, followed))
+        await _retried(partial(self._record_told, followed, told))
         return True
 
-    async def _record_told(self, followed: Followed) -> None:
+    async def _record_told(self, followed: Followed, told: Followed) -> None:
         """Record that `on_end` has returned."""
-        if followed.left:
-            return  # the row may have another end by now that is of the same state
+        # Once it was left, its try may have another end by now, of the same state.
+        is_end_of_row = not followed.left
         try:
-            await self.rows.record_told(followed.key, followed.state)
+            await self.rows.record_told(told.key, told.tries, told.state, is_end_of_row=is_end_of_row)
         except JournalError:
             if not self._closing:  # else the next start tells it once more
                 raise
 
     async def _call(self, followed: Followed, call: Callable[[], Coroutine[Any, Any, bool]]) -> bool:
-        """Return what the call of a callback returns; it continues where its row is left."""
-        while (earlier := self._calls.get(followed.key)) is not None:  # of an older end: it must not overtake this one
-            await asyncio.wait([earlier])
-        with suppress(JournalError):  # an end that is told twice is better than one that is not
-            if await self.rows.no_longer_followed([followed.key]):
-                self.leave(followed.key)
-                await asyncio.sleep(0)  # in which this task is cancelled
+        """Return what the call of a callback returns; it continues where its row is left, and does not begin then."""
+        await self._last_call(followed.key)  # of an older end: it must not overtake this one
+        # Again until the journal can be read: who has unfollowed the row may be sure that no callback begins.
+        if await _retried(partial(self.rows.no_longer_followed, [followed.key])):
+            await _retried(partial(self.rows.leave_to_poll, [followed.key]))
+            self.leave(followed.key)
+            await asyncio.sleep(0)  # in which this task is cancelled
+
+        async def called() -> bool:
+            # The row may have been left between the start of this task and its first step.
+            return not followed.left and await call()
+
         # Never an eager task, as above.
-        task = self._calls[followed.key] = asyncio.Task(call(), context=self._context.copy())
+        task = self._calls[followed.key] = asyncio.Task(called(), context=self._context.copy())
         task.add_done_callback(lambda _: self._calls.pop(followed.key))  # the first: before any that waits goes on
         await asyncio.wait([task])
         return task.result()
+
+    async def _last_call(self, key: str) -> None:
+        """Wait for the callback of a row that is under way."""
+        while (earlier := self._calls.get(key)) is not None:
+            await asyncio.wait([earlier])
 
 
 async def _retried(work: Callable[[], Awaitable[T]]) -> T:

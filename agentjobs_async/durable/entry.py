@@ -16,7 +16,7 @@ class DurableEntry:
     """One durable job at one moment.
 
     Attributes:
-        key: The key under which it was submitted; that of a new try by `Journal.retry` is `key#2` and so on.
+        key: The key under which it was submitted.
         state: Where it is: `planned` (not sent yet), `sending`, `active` (the agent is at work), or how it ended.
         ref: The job; `None` while it has none, and when it is `rejected` or `unknown`.
         job: The job as it was seen last by this process; `None` when it was not.

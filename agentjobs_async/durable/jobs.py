@@ -8,7 +8,6 @@ from copy import deepcopy
 from functools import partial
 from itertools import islice
 from typing import Any, Final, Self
-from weakref import WeakSet
 
 from attrs import evolve
 
@@ -18,10 +17,14 @@ from agentjobs_async._loop.tasks import until_done
 from agentjobs_async._validation import checked_flag, checked_seconds
 from agentjobs_async.batch import BatchItem, Journal, JournalRow, Rows, State, Where
 from agentjobs_async.batch._run.context import Phase
+from agentjobs_async.batch._run.kinds import DURABLE
+from agentjobs_async.batch._run.late_jobs import LateJobs
 from agentjobs_async.batch._run.tasks import GRACE_SECONDS, check_session_and_journal, noted_on, open_run
-from agentjobs_async.batch._store.durable_rows import DurableRows
-from agentjobs_async.batch._store.row_store import RowStore
+from agentjobs_async.batch._store.durable_rows import DurableRows, Noticed
+from agentjobs_async.batch._store.owning import doubt_dead, free_dead, settle_claims
+from agentjobs_async.batch._store.store import NOBODY
 from agentjobs_async.batch.items import checked_item, checked_key
+from agentjobs_async.batch.limits import Kept, Limits, checked_limits
 from agentjobs_async.durable._callback import Callback
 from agentjobs_async.durable._creates import Creates
 from agentjobs_async.durable._following import Following
@@ -37,11 +40,7 @@ OnEnd = Callable[[DurableEntry, AgentJob | Exception], Awaitable[object] | objec
 _SWEEP_SECONDS: Final = 2.0  # until what was resolved, retried or abandoned is noticed
 _SWEEPS: Final = 4  # at least, in the time after which another owner counts as dead
 _PAGE_KEYS: Final = 500  # in one statement
-_RELEASING_SECONDS: Final = 1.0  # a database that does not answer must not hold up the end of the process
 _FIRST_LOOK_SECONDS, _LONGEST_LOOK_SECONDS = 0.05, 1.0  # at a row whose create another process is sending
-
-_FOLLOWED: Final[WeakSet[RowStore]] = WeakSet()
-"""The open journals that durable jobs follow: two at once would both follow what their common owner has."""
 
 _logger: Final = logging.getLogger("agentjobs_async.durable")
 
@@ -54,9 +53,8 @@ class DurableJobs:
     and callbacks under way, after a cancellation not at all. On PostgreSQL any number of processes may share one
     journal: one of them follows each job, and another takes over when it dies.
 
-    Of the journal's `FleetLimits`, a file applies those of creates in flight, their rate, and polls per second;
-    PostgreSQL applies `max_active` as well. A job that `Journal.retry` plans again is followed under the key of its new
-    try, and each call that takes a key means the newest try.
+    Of the `Limits`, a file applies `max_sending`, `create_rate` and `polls_per_second`; PostgreSQL applies `max_active`
+    as well. A job that `Journal.retry` plans again is followed under its key.
 
     The callbacks may be plain or async functions. They run in the context in which the block was entered, and those of
     different jobs run at the same time. The first error of each type that one of them raises is logged; it disturbs
@@ -73,6 +71,8 @@ class DurableJobs:
             whose outcome was unknown has a second end once `Journal.resolve` has settled it. `None` leaves each end to
             a process that has an `on_end`, at the same time or later.
         least_gap: Seconds from 0 on between two calls of `on_change` for one job.
+        limits: The limits of these jobs; "kept" takes those that the journal keeps. `timeout` is not among them: a job
+            is followed to its end.
         other_service: As in `run_batch`.
 
     Raises:
@@ -87,6 +87,7 @@ class DurableJobs:
         on_change: OnChange | None = None,
         on_end: OnEnd | None = None,
         least_gap: float = 1.0,
+        limits: Limits | Kept = "kept",
         other_service: bool = False,
     ) -> None:
         check_session_and_journal(session, journal)
@@ -96,50 +97,47 @@ class DurableJobs:
         self._on_change = None if on_change is None else Callback("on_change", on_change)
         self._on_end = None if on_end is None else Callback("on_end", on_end)
         self._least_gap = checked_seconds("least_gap", least_gap, zero=True)
+        self._limits = checked_limits(limits)
         self._other_service = checked_flag("other_service", other_service)
         self._submitting: set[asyncio.Future[Any]] = set()
-        self._is_open = self._closed = False
+        self._is_open = self._closed = self._has_missed = False
 
     async def __aenter__(self) -> Self:
         """Follow all jobs under way.
 
         Raises:
-            InvalidInputError: The journal is not open, belongs to another service, or is followed by other durable jobs
-                of this process; or the block was entered before.
+            InvalidInputError: The journal is not open, or belongs to another service; or the block was entered before.
             JournalError: The journal can't be read or written.
         """
         if self._is_open or self._closed:
             raise InvalidInputError("durable jobs are entered once: make new ones")
-        store = self._store = self._journal._store
-        if store in _FOLLOWED:
-            advice = "share them, or open it a second time" if self._journal.is_shared else "share them"
-            raise InvalidInputError(f"other durable jobs of this process follow the journal: {advice}")
-        _FOLLOWED.add(store)  # before the first await: of two blocks that are entered at once, the second is refused
-        try:
-            self._item_tasks = await open_run(
-                self._session, self._journal, {"timeout": None}, "durable", other_service=self._other_service
-            )
-        except BaseException:
-            _FOLLOWED.discard(store)
-            raise
-        # No await before `_take_over`: from here on `_leave` undoes all of it, and needs these attributes.
+        self._store = self._journal.store
+        self._item_tasks = item_tasks = await open_run(
+            self._session,
+            self._journal,
+            DURABLE,
+            limits=self._limits,
+            own={"timeout": None},
+            other_service=self._other_service,
+        )
+        # No await before `_sweep_once`: from here on `_leave` undoes all of it, and needs these attributes.
         self._is_open = True
-        patience = self._opened.owner_timeout if self._journal.is_shared else None
-        self._rows = DurableRows(store, patience, tells=self._on_end is not None)
-        of_run = self._item_tasks.context.store
-        self._following = Following(self._session, of_run, self._rows, self._on_change, self._on_end, self._least_gap)
-        self._creates = Creates(self._item_tasks, self._following)
+        records = item_tasks.context.records
+        self._rows = DurableRows(self._store, records.owner, tells=self._on_end is not None)
+        self._following = Following(self._session, records, self._rows, self._on_change, self._on_end, self._least_gap)
+        self._creates = Creates(item_tasks, self._following)
         try:
-            # A crash within it leaves rows of this owner that nobody follows. In a file the next owner takes over all
-            # rows of others; on a server any owner does, once the heartbeats have stopped for long enough.
-            await self._take_over(own=True)
+            # A crash within it leaves rows that this owner follows. In a file the next owner frees all rows of others;
+            # on a server any owner does, once the heartbeats have stopped for long enough.
+            await self._sweep_once()
         except BaseException:  # `__aexit__` is called only for a block that was entered
             with suppress(JournalError):  # the ids that it names are in the log
                 await self._leave(0.0)
             raise
-        recording = self._item_tasks.record_seen(self._following.under_way)
-        _ = self._item_tasks.start_helper(recording, Phase.LEFT)
-        _ = self._item_tasks.start_helper(self._sweep(), Phase.NO_CREATES)
+        recording = item_tasks.record_seen(self._following.under_way)
+        _ = item_tasks.start_helper(recording, Phase.LEFT)
+        _ = item_tasks.start_helper(self._sweep(), Phase.NO_CREATES)
+        _ = item_tasks.start_helper(LateJobs(item_tasks.context, None).poll(), Phase.ANSWERS_ONLY)
         return self
 
     async def __aexit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
@@ -212,7 +210,7 @@ class DurableJobs:
             InvalidInputError: It can be no key: not a string of 1 to 512 characters, without control characters.
         """
         self._check_open()
-        row = await self._store.newest(checked_key(key))
+        row = await self._row(checked_key(key))
         return None if row is None else self._following.entry(row)
 
     async def active(self, where: Where | None = None) -> list[DurableEntry]:
@@ -238,8 +236,7 @@ class DurableJobs:
             JournalError: The journal can't be read or written.
         """
         self._check_open()
-        newest = await self._store.newest(checked_key(key))
-        key = key if newest is None else newest.key
+        checked_key(key)
         delays = _looks()
         while not (unfollowed := await self._unfollowed(key)) and (state := await self._rows.followed_state(key)):
             if state is State.PLANNED:
@@ -276,7 +273,7 @@ class DurableJobs:
         self._check_open()
         await self._journal.abandon(key)
         with suppress(JournalError):  # it is abandoned: the next sweep tells of it
-            await self._notice_ends()
+            await self._notice(key)
 
     def _check_open(self) -> None:
         if self._closed:
@@ -286,26 +283,29 @@ class DurableJobs:
 
     async def _submit(self, item: BatchItem, *, wait_for_create: bool) -> DurableEntry:
         """Plan an item, and return its entry, at once or as soon as its create is answered or held back."""
-        planned = await self._rows.submit(item)
-        if planned is None:
+        submitted = await self._rows.submit(item)
+        if submitted is None:
             raise InvalidInputError(
                 f"{item.key!r:.200} is the key of another prompt or project in the journal: use another one"
             )
-        row, mine = planned
-        for free in () if mine else await self._rows.take_over(0, key=item.key):
-            row, mine = free, True
-        if mine:
-            self._continue_with(row)
+        row = submitted.row
+        if submitted.is_followed and row.state is State.PLANNED:
+            # No await before it: whatever moves the row from here on is noticed after this, and ends this create.
+            self._continue_with(Noticed(row, is_own=False))
+        else:
+            await self._notice(item.key)
         if not wait_for_create:
             return self._following.entry(row)
         answer = self._creates.answer_to(item.key)
-        if answer is not None:
-            return await asyncio.shield(answer)
-        if not mine:
-            row = await self._answered_elsewhere(row)
+        if answer is not None and (entry := await asyncio.shield(answer)) is not None:
+            return entry
+        row = await self._answered_elsewhere(row)
         # The create may have ended since the row was read; and it may be retried.
-        newest = await self._store.newest(item.key)
+        newest = await self._row(item.key)
         return self._following.entry(newest or row)
+
+    async def _row(self, key: str) -> JournalRow | None:
+        return (await self._store.rows_of([key])).get(key)
 
     def _submitted(self, task: asyncio.Task[DurableEntry]) -> None:
         self._submitting.discard(task)
@@ -320,33 +320,64 @@ class DurableJobs:
                 await asyncio.sleep(next(delays))
             if scope.reason is not None:
                 raise scope.reason
-            row = (await self._store.get_many([row.key]))[row.key]
+            row = (await self._store.rows_of([row.key]))[row.key]
             if row.state is State.ABANDONED:
                 raise abandoned_error(row)
         return row
 
-    def _continue_with(self, row: JournalRow) -> None:
-        """Continue with a row of this owner where it is: in place of what was done for it before it was settled."""
+    def _continue_with(self, noticed: Noticed) -> None:
+        """Continue with a row that this process follows, where it is: in place of what was done for it before."""
+        row = noticed.row
         self._creates.withdraw(row)
         if self._creates.answer_to(row.key) is not None and row.state is not State.ABANDONED:
             return  # it goes on by itself, and tells of an end
         if row.state is State.PLANNED:
-            self._following.leave(row.key)
+            self._following.tell_earlier(row)
             self._creates.begin(row)
-        else:
+        elif row.state is not State.ACTIVE or noticed.is_own:  # else another owner polls it, until it leaves it
             self._following.follow(row)
 
-    async def _take_over(self, *, own: bool) -> None:
-        """Continue with all rows that no living owner follows, and with this owner's where `own` says so.
+    async def _notice(self, key: str | None = None) -> None:
+        """Continue with the rows that nobody follows, and with own ones that another owner has moved or left."""
+        after = 0
+        try:
+            while found := await self._rows.notice(after, key=key):
+                for noticed in found:
+                    self._continue_with(noticed)
+                after = found[-1].number
+        except JournalError:
+            self._has_missed = True  # they may count as noticed by now: only the answer was lost
+            raise
+
+    async def _sweep_once(self) -> None:
+        """Free what dead owners have, and continue with what needs it; without an `on_end`, leave ends to others.
 
         A claim that was cancelled before its answer came leaves a row that is `sending`, and that nothing sends.
         """
-        own = bool(await self._store.release_unanswered()) or own
-        async for row in Rows(partial(self._rows.take_over, own=own)):
-            self._continue_with(row)
+        await free_dead(self._store)
+        # Moved by nobody: so the rows are to be noticed, as those that others have moved.
+        await settle_claims(self._store, NOBODY)
+        await doubt_dead(self._store, NOBODY, followed=True)
+        if self._has_missed:
+            await self._rows.look_again()
+            self._has_missed = False
+        await self._notice()
+        await self._send_unattended()
+        if self._on_end is None:
+            for row in await self._rows.leave_to_tell():
+                self._creates.withdraw(row)
+                self._following.leave(row.key)
+
+    async def _send_unattended(self) -> None:
+        """Send what is planned and has no create under way: one may have been ending as its row was planned again."""
+        keys = [key for key in await self._rows.planned() if self._creates.answer_to(key) is None]
+        for start in range(0, len(keys), _PAGE_KEYS):
+            for row in (await self._store.rows_of(keys[start : start + _PAGE_KEYS])).values():
+                if row.state is State.PLANNED:
+                    self._continue_with(Noticed(row, is_own=False))
 
     async def _sweep(self) -> None:
-        """Look, until cancelled, for rows that owners left, and for ends that were not told."""
+        """Look, until cancelled, for rows that owners left, and for what others have moved."""
         seconds = min(_SWEEP_SECONDS, self._opened.owner_timeout / _SWEEPS)
         life = self._life()
         while True:
@@ -355,27 +386,18 @@ class DurableJobs:
                 if life != (now := self._life()):
                     await self._leave_no_longer_followed()
                     life = now
-                await self._take_over(own=False)
-                await self._notice_ends()
+                await self._sweep_once()
             except JournalError as error:
                 _logger.info("the journal can't be searched, and is later: %s", error)
-
-    async def _notice_ends(self) -> None:
-        """Call `on_end` with the ends of this owner's rows that were not told; without one, leave them to others."""
-        if self._on_end is None:
-            for row in await self._rows.leave_to_tell():
-                self._creates.withdraw(row)
-                self._following.leave(row.key)
-        else:
-            async for row in Rows(self._rows.to_tell):
-                self._continue_with(row)
 
     async def _leave_no_longer_followed(self) -> None:
         """Leave what other processes follow: for them this one counts as dead, since its heartbeats had stopped."""
         keys = iter([followed.key for followed in self._following.under_way()])
         while page := list(islice(keys, _PAGE_KEYS)):
-            for key in await self._rows.no_longer_followed(page):
+            left = await self._rows.no_longer_followed(page)
+            for key in left:
                 self._following.leave(key)
+            await self._rows.leave_to_poll(list(left))
 
     def _life(self) -> int:
         """Return what changes when this owner may have counted as dead."""
@@ -410,12 +432,7 @@ class DurableJobs:
         try:
             await self._following.close(max(until - asyncio.get_running_loop().time(), 0.0))
         finally:
-            _FOLLOWED.discard(self._store)
-            if self._journal.is_shared:
-                # If it fails, others take the rows over once this owner's heartbeats have stopped for long enough.
-                with suppress(JournalError, TimeoutError):
-                    async with asyncio.timeout(_RELEASING_SECONDS):
-                        await self._rows.release()
+            await self._item_tasks.leave_journal()
 
 
 def _looks() -> Iterator[float]:

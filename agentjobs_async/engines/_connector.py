@@ -12,7 +12,7 @@ from procrastinate import PsycopgConnector
 from procrastinate.exceptions import ConnectorException
 
 from agentjobs_async import JournalError
-from agentjobs_async.batch._store.postgresql import shut_down
+from agentjobs_async.batch._database.postgresql import shut_down
 
 _CONNECTIONS: Final = 4  # fetching, heartbeat, sweep, and one for the ends of chunks
 _CONNECTING_SECONDS: Final = 5.0  # to get a free connection; after that the database counts as gone

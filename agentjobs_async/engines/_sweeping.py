@@ -9,6 +9,8 @@ from procrastinate import App
 from procrastinate.jobs import Job
 
 from agentjobs_async.batch import Journal
+from agentjobs_async.batch._store.owning import doubt_dead, free_dead, unowned
+from agentjobs_async.batch._store.store import NOBODY
 from agentjobs_async.engines._connector import error_text
 
 TASK: Final = "agentjobs.run"
@@ -90,9 +92,13 @@ class Sweep:
         """Hand out items that no living owner waits for and that are in no open chunk.
 
         Such an item was resolved or planned again, or came with a journal that was moved here. Or its owner stalled, it
-        became unknown, its chunk ended without it, and the response to its create arrived after all.
+        became unknown, its chunk ended without it, and the response to its create arrived after all. What a dead owner
+        was sending becomes unknown first, and is such an item once a person has settled it.
         """
-        found = await self._journal._store.unowned(self._journal._opened.owner_timeout, self._after, _MOST_ITEMS)
+        store = self._journal.store
+        await free_dead(store)
+        await doubt_dead(store, NOBODY, followed=False)
+        found = await unowned(store, self._after, _MOST_ITEMS)
         self._after = found[-1][0] if len(found) == _MOST_ITEMS else 0
         keys = [key for _, key in found]
         queued = await self._queued(keys) if keys else frozenset[str]()

@@ -19,10 +19,12 @@ with extra_named("agentjobs_async.engines.procrastinate", "procrastinate"):
     from procrastinate.exceptions import ConnectorException
     from procrastinate.jobs import Job
 
-    from agentjobs_async.batch import BatchItem, BatchResult, BatchWorker, InvalidItems, Journal
+    from agentjobs_async.batch import BatchItem, BatchResult, BatchWorker, InvalidItems, Journal, Limits
     from agentjobs_async.batch._planning import Planner
+    from agentjobs_async.batch._store.queries import Query
     from agentjobs_async.batch.items import checked_keys
     from agentjobs_async.batch.limits import Kept
+    from agentjobs_async.batch.states import OPEN
     from agentjobs_async.engines._connector import QueueConnector, error_text, queue_errors
     from agentjobs_async.engines._sweeping import QUEUE, TASK, Sweep, hand_out
 
@@ -58,7 +60,7 @@ async def submit(
         JournalError: The database cannot be reached or written.
     """
     invalid: InvalidItems = []
-    planner = Planner(journal._store, project_id)
+    planner = Planner(journal.store, project_id)
     remaining = iter(items)
     while page := list(islice(remaining, _PAGE)):
         plan = await planner.plan(page)
@@ -82,7 +84,8 @@ async def defer(keys: Sequence[str], *, journal: Journal, chunk: int = 100) -> i
         JournalError: The database cannot be reached or written.
     """
     checked_count("chunk", chunk, most=_PAGE)
-    open_keys = await journal._store.unended(checked_keys(keys))
+    unended = await journal.store.select(Query(keys=checked_keys(keys), states=OPEN, size=None))
+    open_keys = [row.key for row in unended]
     async with _opened(QueueConnector(journal._opened.connect_arguments())) as app:
         with queue_errors():
             await hand_out(app, open_keys, chunk)
@@ -94,7 +97,8 @@ async def run_worker(
     journal: Journal,
     *,
     chunks: int = 100,
-    max_sending: int | Kept = "kept",
+    limits: Limits | Kept = "kept",
+    max_sending: int | Kept | None = "kept",
     timeout: float | Kept | None = "kept",  # noqa: ASYNC109 - of each item, as in run_batch
     stalled_after: float = 30.0,
     polling: float = 2.0,
@@ -112,10 +116,9 @@ async def run_worker(
         session: The session that creates and watches the jobs. It is not closed.
         journal: An open journal on PostgreSQL that is not read-only.
         chunks: The number of tasks of the queue that it works on at once; `submit` decides how many keys a task has.
-        max_sending: The most creates under way at once, which is what the death of this worker can leave unknown.
-            "kept" takes what the journal keeps, else 10.
-        timeout: Seconds for the create and the wait of an item together, in each run of it; `None` sets no limit.
-            "kept" takes what the journal keeps, else 1800.
+        limits: The limits of this worker; "kept" takes those that the journal keeps.
+        max_sending: As of `Limits`: what the death of this worker can leave unknown.
+        timeout: As of `Limits`, in each run of an item.
         stalled_after: Seconds without a heartbeat after which the tasks of another worker are taken over.
         polling: Seconds between two looks for new tasks, in case a notification of the database was missed.
         stop: Stops the worker when it is set; `None` if only a cancellation stops it.
@@ -132,6 +135,7 @@ async def run_worker(
     async with BatchWorker(
         session,
         journal,
+        limits=limits,
         max_sending=max_sending,
         timeout=timeout,
         on_result=on_result,

@@ -14,9 +14,11 @@ from attrs import frozen
 
 from agentjobs_async._extras import extra_named
 from agentjobs_async.batch import Journal, JournalRow, State
+from agentjobs_async.batch._store.queries import Query
 from agentjobs_async.report.commands import commands_of
 from agentjobs_async.report.document import Document
 from agentjobs_async.report.figures import Counted, Figures, Tally
+from agentjobs_async.report.late import LATE_ADVICE, LATE_TITLE, late_lines
 from agentjobs_async.report.source import Source
 from agentjobs_async.report.texts import link_or_none, shown
 
@@ -95,7 +97,8 @@ async def write_html(source: Source, stream: TextIO) -> None:
     document.add_line(json.dumps({"figures": figures.document()}))
     document.end()
     data = _base64(document.whole())  # inert in HTML
-    stream.writelines(rendered(source, page_parts(), figures, await plain_rows(source.journal), data))
+    rows, late = await plain_rows(source.journal), await late_lines(source.journal)
+    stream.writelines(rendered(source, page_parts(), figures, rows, data, late=late))
 
 
 def _base64(whole: bytes) -> Iterator[str]:
@@ -108,7 +111,7 @@ async def plain_rows(journal: Journal) -> list[JournalRow]:
     """Return the rows that readers without scripts see: the first ones of those that need a person, each whole."""
     rows: list[JournalRow] = []
     for state in _PLAIN_STATES:
-        rows += await journal._store.page(0, state=state, newest=True, size=_PLAIN_ROWS - len(rows))
+        rows += await journal.store.select(Query(states={state}, size=_PLAIN_ROWS - len(rows)))
     lengths = accumulate(len(row.prompt) + len(row.error or "") for row in rows)
     return [row for row, length in zip(rows, lengths, strict=True) if row is rows[0] or length <= _PLAIN_CHARACTERS]
 
@@ -120,6 +123,7 @@ def rendered(
     rows: Sequence[JournalRow],
     data: Iterable[str] = (),
     *,
+    late: Sequence[str] = (),
     is_named: bool = True,
 ) -> Iterator[str]:
     """Return the pieces of a page.
@@ -130,6 +134,7 @@ def rendered(
         figures: What the tiles show.
         rows: The rows that are shown without scripts.
         data: The pieces of the document of all rows; without any, the page's script gets them in another way.
+        late: The lines of the tries whose creates were answered late.
         is_named: Whether it shows the journal's name.
     """
     address = source.journal.address
@@ -152,6 +157,9 @@ def rendered(
             link=link_or_none,
             prompts=source.prompts,
             data=data,
+            late=late,
+            late_title=LATE_TITLE,
+            late_advice=LATE_ADVICE,
         )
     )
     return pieces

@@ -18,10 +18,9 @@ from agentjobs_async._deferred import deferred
 from agentjobs_async.report.texts import is_formula, link_or_none, shown
 
 if TYPE_CHECKING:
-    from agentjobs_async.batch import Journal, JournalRow
+    from agentjobs_async.batch import JournalRow
     from agentjobs_async.report.source import Source
 else:
-    Journal = deferred("agentjobs_async.batch", "Journal")
     JournalRow = deferred("agentjobs_async.batch", "JournalRow")
     Source = deferred("agentjobs_async.report.source", "Source")
 
@@ -72,7 +71,7 @@ def without_error(state: str, job: str | None) -> str | None:
 
 COLUMNS: Final = {
     "number": Column("number", lambda row: row.number),
-    "key": Column("key", lambda row: row.item_key),
+    "key": Column("key", lambda row: row.key),
     "state": Column("state", lambda row: row.state.value),
     "project": Column("project", lambda row: row.project_id),
     "job_id": Column("job", lambda row: row.job_id),
@@ -124,24 +123,24 @@ def csv_line(cells: Iterable[str]) -> str:
     return written.getvalue()
 
 
-async def _columns_of(journal: "Journal") -> list[str]:
+async def _columns_of(source: "Source") -> list[str]:
     """Return the names of all columns: those of each item, then those of the contexts that occur in a journal."""
     names = dict.fromkeys(COLUMNS)
-    async for row in journal.rows():
+    async for row in source.journal.rows():
         names |= dict.fromkeys(map(context_column, row.context or {}))
     return list(names)
 
 
 async def write_csv(source: "Source", stream: TextIO) -> None:
     """Write all rows as comma-separated values."""
-    names = await _columns_of(source.journal) if source.prompts else [name for name in COLUMNS if name != "prompt"]
+    names = await _columns_of(source) if source.prompts else [name for name in COLUMNS if name != "prompt"]
     stream.write(csv_line(map(cell_text, names)))
-    async for row in source.journal.rows():
+    async for row in source.rows():
         found = document(row, prompts=source.prompts)
         stream.write(csv_line(cell_text(found.get(name)) for name in names))
 
 
 async def write_jsonl(source: "Source", stream: TextIO) -> None:
     """Write all rows as JSON objects, one per line."""
-    async for row in source.journal.rows():
+    async for row in source.rows():
         stream.write(f"{json.dumps(document(row, prompts=source.prompts))}\n")

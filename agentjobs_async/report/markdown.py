@@ -1,13 +1,14 @@
 """A journal in Markdown, such as GitHub shows as the summary of a step: figures, a chart, and a table of the items."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final, TextIO
 
 from agentjobs_async.batch import JournalRow, State
 from agentjobs_async.report.figures import Counted, Figures, Tally
 from agentjobs_async.report.items import COLUMNS
+from agentjobs_async.report.late import LATE_ADVICE, LATE_TITLE, late_lines
 from agentjobs_async.report.source import Source
 from agentjobs_async.report.texts import shown
 
@@ -33,7 +34,7 @@ async def write_markdown(source: Source, stream: TextIO) -> None:
         tally.add(Counted.of(row))
         table.add(row)
     figures = tally.figures()
-    head = [*_head(source, figures), *_chart_lines(figures.counts)]
+    head = [*_head(source, figures), *_chart_lines(figures.counts), *_late_lines(await late_lines(source.journal))]
     stream.writelines(f"{line}\n" for line in table.lines(head))
 
 
@@ -44,6 +45,13 @@ def _head(source: Source, figures: Figures) -> Iterator[str]:
     tiles = [tile for tile in (*figures.outcomes, *figures.times) if tile.is_shown]
     for cells in ([tile.name for tile in tiles], ["---:"] * len(tiles), [tile.value for tile in tiles]):
         yield _row(cells)
+
+
+def _late_lines(late: Sequence[str]) -> Iterator[str]:
+    """Return what says which creates were answered late; nothing if none was."""
+    if late:
+        yield from ("", f"### {LATE_TITLE}", "", LATE_ADVICE, "")
+        yield from (f"- {_cell(line)}" for line in late)
 
 
 def _chart_lines(counts: Mapping[State, int]) -> Iterator[str]:

@@ -21,6 +21,7 @@ _WRITERS: Final[dict[str, Callable[[Source, TextIO], Awaitable[None]]]] = {
 }
 FORMATS: Final = tuple(_WRITERS)
 """The formats of a report, the default first."""
+_OF_TRIES: Final = ("csv", "jsonl")  # a page and a summary have a place for each item
 _SUFFIXES: Final = {".md": "markdown", ".csv": "csv", ".jsonl": "jsonl"}
 
 
@@ -29,21 +30,30 @@ def format_of(file: str) -> str:
     return _SUFFIXES.get(Path(file).suffix.lower(), FORMATS[0])
 
 
-def check_format(form: str) -> None:
+def check_format(form: str, *, all_tries: bool = False) -> None:
     """Raise the error of a report that can't be written, before anything is read.
 
     Raises:
-        InvalidInputError: There is no such format.
+        InvalidInputError: There is no such format, or it does not show earlier tries.
         ModuleNotFoundError: The extra `report` is not installed, and a page needs it.
     """
     if form not in _WRITERS:
         raise InvalidInputError(f"format must be one of {', '.join(FORMATS)}, not {form!r:.100}")
+    if all_tries and form not in _OF_TRIES:
+        raise InvalidInputError(f"all_tries is for {' and '.join(_OF_TRIES)}: {form} has each item once")
     if form == "html":
         check_installed()
 
 
-async def write_report(journal: Journal, stream: TextIO, *, format: str = "html", prompts: bool = True) -> None:  # noqa: A002 - a settled name
-    """Write a report of all items to a text stream, each item once, as its newest try.
+async def write_report(
+    journal: Journal,
+    stream: TextIO,
+    *,
+    format: str = "html",  # noqa: A002 - a settled name
+    prompts: bool = True,
+    all_tries: bool = False,
+) -> None:
+    """Write a report of all items to a text stream.
 
     The journal may be open for reading only, while a batch continues. No text is cut, also none that is too long for
     a cell of a spreadsheet (32,767 characters).
@@ -54,11 +64,13 @@ async def write_report(journal: Journal, stream: TextIO, *, format: str = "html"
         format: `html`, one page to look at, which fetches nothing (needs the extra `report`); `markdown`, at most
             1 MiB, such as a summary of a step on GitHub; `csv`, for spreadsheets; or `jsonl`, a JSON object per item.
         prompts: Whether the prompts are shown; `markdown` never shows them. Errors of a server may quote one.
+        all_tries: Whether each item is preceded by its earlier tries, which only `csv` and `jsonl` show; otherwise each
+            item is there once, as its last try.
 
     Raises:
-        InvalidInputError: There is no such format, or the journal is not open.
+        InvalidInputError: There is no such format, it does not show earlier tries, or the journal is not open.
         JournalError: The journal can't be read.
         ModuleNotFoundError: The extra `report` is not installed, and a page needs it.
     """
-    check_format(format)
-    await _WRITERS[format](await Source.of(journal, prompts=prompts), stream)
+    check_format(format, all_tries=all_tries)
+    await _WRITERS[format](await Source.of(journal, prompts=prompts, all_tries=all_tries), stream)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agentjobs_async.batch import Journal
-from agentjobs_async.batch._store.connections import Connector
+from agentjobs_async.batch._database.connections import Connector
 
 QUICK_ITERATIONS = 20
 """In which a thread has read or written, if the disk is quick."""

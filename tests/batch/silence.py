@@ -1,4 +1,4 @@
-"""Owners of a journal on PostgreSQL that have been silent for long, without a test that waits for it."""
+"""Processes on PostgreSQL whose owners have been silent for long, without a test that waits for it."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,25 +33,23 @@ def heartbeat_of(journal: Journal) -> Heartbeat:
 
 
 async def be_silent(journal: Journal, database: str) -> None:
-    """Let an owner give no sign of life any more, and have given none for long, as one that was stopped."""
+    """Let the owners of a process give no sign of life any more, and have given none for long, as if it was stopped."""
     await stop_beating(journal)
     heartbeat_of(journal)._heard = LONG_AGO
     record_silence(database, journal)
 
 
 async def stop_beating(journal: Journal) -> None:
-    """Let an owner give no sign of life any more, and look for no dead owners."""
+    """Let the owners of a process give no sign of life any more."""
     heartbeat = heartbeat_of(journal)
     assert heartbeat._beating is not None
     heartbeat._beating.cancel()
     await until_done({heartbeat._beating})
-    await heartbeat.rest()
-    # What was asked before may still be executed: a sign of life, and a sweep, which would find its own owner dead.
+    # What was asked before may still be executed: a sign of life.
     await heartbeat._database.flush()
-    await until_done({*journal._store._database._reading})
 
 
 def record_silence(database: str, journal: Journal) -> None:
-    """Record that an owner gave no sign of life for long."""
-    owner = journal._store.owner
-    execute(database, f"UPDATE agentjobs_owners SET seen_at = 0 WHERE owner = '{owner}'")  # noqa: S608 - our own name
+    """Record that the owners of a process gave no sign of life for long."""
+    for owner in journal._opened.owners.own:
+        execute(database, f"UPDATE agentjobs_owners SET seen_at = 0 WHERE owner = '{owner}'")  # noqa: S608 - our own name

@@ -32,9 +32,12 @@ from agentjobs_async import (
 from agentjobs_async._loop.shutdown import Shutdown
 from agentjobs_async._polling.limiters import PollLimits
 from agentjobs_async.batch import BatchItem, BatchResult, Journal, JournalRow, State, run_batch
-from agentjobs_async.batch._store.connections import AnyConnection
-from agentjobs_async.batch._store.row_store import RowStore
-from agentjobs_async.batch._store.schema import ITEMS
+from agentjobs_async.batch._database.connections import AnyConnection
+from agentjobs_async.batch._database.schema import ITEMS
+from agentjobs_async.batch._run.records import Records
+from agentjobs_async.batch._store.owning import free_own
+from agentjobs_async.batch._store.store import Store
+from agentjobs_async.batch.states import CREATED, Move
 from agentjobs_async.errors import NotSentReason
 
 FOREVER = 1e9
@@ -63,7 +66,7 @@ def unused(journal: Journal) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         for name in ("read", "write"):
-            patch.setattr(journal._store._database, name, refuse)
+            patch.setattr(journal.store._database, name, refuse)
         yield
 
 
@@ -104,13 +107,50 @@ def unknown() -> AgentJobsError:
     return CreateOutcomeUnknownError("it broke")
 
 
+BY_HAND = "by hand"
+"""The owner that tests are as they move rows by hand."""
+
+
+def records_of(journal: Journal, owner: str = BY_HAND) -> Records:
+    """Return what records the moves of an owner, without a mask."""
+    return Records(journal.store, owner, str)
+
+
+async def sent_by_hand(journal: Journal, key: str) -> str:
+    """Claim a row as its create is sent, and return the claim."""
+    claim = await journal.store.claim(key, BY_HAND)
+    assert isinstance(claim, str)
+    return claim
+
+
+async def created_by_hand(journal: Journal, key: str, ref: JobRef, *, is_polled: bool = False) -> None:
+    """Record the job of a row's create; nobody polls it then, unless the tests themselves do."""
+    assert await records_of(journal).created(key, await sent_by_hand(journal, key), ref, None)
+    if not is_polled:
+        await free_own(journal.store, BY_HAND)
+
+
+async def unknown_by_hand(journal: Journal, *keys: str) -> None:
+    """Send the creates of some rows, and record that their outcomes are unknown."""
+    for key in keys:
+        claim = await sent_by_hand(journal, key)
+        assert await records_of(journal).unknown(key, claim, ValueError("broke"))
+
+
+async def rejected_by_hand(journal: Journal, *keys: str) -> None:
+    """Let the server refuse the creates of some rows."""
+    for key in keys:
+        claim = await sent_by_hand(journal, key)
+        assert await records_of(journal).rejected(key, claim, ValueError("no"))
+
+
 async def state_of(journal: Journal, key: str) -> State:
-    return (await journal._store.get_many([key]))[key].state
+    return (await journal.store.rows_of([key]))[key].state
 
 
-async def claim_of(store: RowStore, key: str) -> str:
+async def claim_of(store: Store, key: str) -> str:
     """Return the claim under which a row was sent last; an empty text if it has none."""
-    claims = await store._database.read(select(ITEMS.c.claim).where(ITEMS.c.key == key))
+    claims = await store.read(select(ITEMS.c.claim).where(ITEMS.c.key == key))
     return claims[0][0] or ""
 
 
@@ -268,20 +308,20 @@ def outcomes(results: Iterable[BatchResult]) -> dict[str, str]:
 
 def set_clock(journal: Journal, seconds: float) -> None:
     """Let a journal's clock stand at this time."""
-    journal._store._clock = lambda: seconds
+    journal.store._clock = lambda: seconds
 
 
 def hang(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
     """Let no id be written down any more, as while a database is gone; return what is set once one should be."""
-    asked = asyncio.Event()
+    asked, move = asyncio.Event(), journal.store.move
 
-    async def created(key: str, ref: object, *_: object) -> bool:
-        del key, ref
-        asked.set()
-        await asyncio.Event().wait()
-        return True
+    async def moved(how: Move, *args: Any, **named: Any) -> JournalRow | None:
+        if how is CREATED:
+            asked.set()
+            await asyncio.Event().wait()
+        return await move(how, *args, **named)
 
-    monkeypatch.setattr(journal._store, "record_created", created)
+    monkeypatch.setattr(journal.store, "move", moved)
     return asked
 
 

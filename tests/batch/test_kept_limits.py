@@ -1,32 +1,51 @@
 """Which limits a run keeps to, and which ones make no sense."""
 
+import asyncio
 from typing import Any
 
 import pytest
+from attrs import evolve, fields
 
 from agentjobs_async import InvalidInputError
-from agentjobs_async.batch import FleetLimits, Rate
-from agentjobs_async.batch.limits import Limits, given, in_force
+from agentjobs_async.batch import Journal, Limits, Rate, run_batch
+from agentjobs_async.batch.limits import given, in_force
+from tests.batch.stage import FakeSession, items, run, unknown
 
-KEPT = FleetLimits(7, Rate(3, per=60), 90.0, timeout=30.0, max_sending=2)
-YEAR = 365 * 86_400
+KEPT = Limits(max_active=7, create_rate=Rate(3, per=60), unknown_for=90.0, timeout=30.0, max_sending=2)
 
 
 def test_what_the_journal_keeps() -> None:
-    """A run has the limits that its journal keeps, but for those that it is given."""
-    kept: dict[str, Any] = {"create_rate": Rate(3, per=60), "unknown_for": 90.0, "timeout": 30.0, "max_sending": 2}
-    assert in_force(KEPT, {}) == Limits(max_active=7, **kept)
-    assert in_force(KEPT, {"max_active": 1, "timeout": None}) == Limits(max_active=1, **kept | {"timeout": None})
+    """A run has the limits that its journal keeps, but for those that it is given, all together or one by one."""
+    assert in_force(KEPT, "kept", {}) == KEPT
+    one, other = {"max_active": 1, "timeout": None}, Limits(max_active=3, timeout=5.0)
+    assert in_force(KEPT, "kept", one) == evolve(KEPT, max_active=1, timeout=None)
+    assert in_force(KEPT, other, {}) == other
+    assert in_force(KEPT, other, one) == evolve(other, max_active=1, timeout=None)
 
 
-def test_defaults() -> None:
-    """The limits of a new journal are those of a run that is given none."""
-    assert in_force(FleetLimits(), {}) == Limits()
+@pytest.mark.looptime
+async def test_no_limit(file_journal: Journal) -> None:
+    """`None` is no limit, for each of them, in the journal as in a run."""
+    free: dict[str, None] = dict.fromkeys(column.name for column in fields(Limits))
+    await file_journal.set_limits(Limits(**free))
+    assert await file_journal.limits() == Limits(**free)
+    session = FakeSession(duration=10_000.0)
+    session.answers = {"p0": [unknown()]}
+    results = await run(session, items(50), file_journal)
+    assert (len(results), session.most_under_way) == (50, 50)
 
 
-def test_slots_that_are_kept_for_as_long_as_an_item_is_unknown() -> None:
-    """A journal that keeps the slots of unknown items without a bound keeps them in a run for longer than a year."""
-    assert in_force(FleetLimits(unknown_for=None), {}).unknown_for > YEAR
+@pytest.mark.looptime
+async def test_slots_that_are_kept_for_as_long_as_an_item_is_unknown(file_journal: Journal) -> None:
+    """A journal that keeps the slots of unknown items without a bound keeps them in a run: nothing more is sent."""
+    await file_journal.set_limits(Limits(max_active=1, unknown_for=None))
+    session = FakeSession()
+    session.answers = {"p0": [unknown()]}
+    async with run_batch(session.session, items(2), journal=file_journal) as results:
+        assert (await anext(results)).outcome == "unknown"
+        await asyncio.sleep(7200)
+        assert results.stats().waiting == 1
+    assert len(session.sent) == 1
 
 
 def test_what_is_given() -> None:
@@ -55,4 +74,4 @@ def test_rates_that_make_no_sense(rate: dict[str, Any], named: str) -> None:
 def test_no_rate() -> None:
     """What is no rate is refused."""
     with pytest.raises(InvalidInputError, match="create_rate must be a Rate"):
-        FleetLimits(create_rate="100/h")  # type: ignore[arg-type]  # what a caller may pass
+        Limits(create_rate="100/h")  # type: ignore[arg-type]  # what a caller may pass

@@ -8,7 +8,7 @@ import pytest
 
 from agentjobs_async import AgentJob, JobRef, JournalError
 from agentjobs_async.batch import BatchWorker, Journal, State, run_batch
-from tests.batch.stage import FOREVER, FakeSession, items
+from tests.batch.stage import BY_HAND, FOREVER, FakeSession, items, records_of
 from tests.batch.wire import Wire, wired
 from tests.until import until
 
@@ -62,10 +62,10 @@ OUTAGES: list[Callable[[Wire], Awaitable[None]]] = [silent, Wire.tear]
 
 def asking(journal: Journal) -> list[asyncio.Future[object]]:
     """Ask for a lot at once: changes, claims and reads."""
-    store = journal._store
+    store, records = journal.store, records_of(journal)
     asked: list[Awaitable[object]] = [
-        *(store.record_created(f"k{number}", JobRef("docs", f"job_{number}")) for number in range(20)),
-        *(store.claim(f"k{number}") for number in range(20, 25)),
+        *(records.created(f"k{number}", "a claim", JobRef("docs", f"job_{number}"), None) for number in range(20)),
+        *(store.claim(f"k{number}", BY_HAND) for number in range(20, 25)),
         *(journal.counts() for _ in range(20)),
     ]
     return [asyncio.ensure_future(one) for one in asked]

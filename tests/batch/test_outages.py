@@ -9,7 +9,18 @@ import pytest
 
 from agentjobs_async import AgentJob, AgentJobsError, AuthError, CreateOutcomeUnknownError
 from agentjobs_async.batch import Batch, BatchItem, BatchResult, BatchWorker, Journal, Rate, run_batch
-from tests.batch.stage import FakeSession, failing, items, outcomes, rate_limited, refused_key, rejected, run, states
+from tests.batch.stage import (
+    FakeSession,
+    created_by_hand,
+    failing,
+    items,
+    outcomes,
+    rate_limited,
+    refused_key,
+    rejected,
+    run,
+    states,
+)
 from tests.polled import gaps
 
 pytestmark = [pytest.mark.looptime, pytest.mark.slow]
@@ -106,9 +117,8 @@ async def test_unknown_items_of_an_earlier_run(virtual_journal: Journal) -> None
     await run(service, items(1), virtual_journal)
     await asyncio.sleep(400)
     await virtual_journal.add(items(2, first=1))
-    await virtual_journal._store.claim("k1")
     job = await service.create_job("p1", timeout=1.0, retry=False, label="k1")
-    assert await virtual_journal._store.record_created("k1", job.ref)
+    await created_by_hand(virtual_journal, "k1", job.ref)
     before = wall()
     async with run_batch(service.session, (), journal=virtual_journal, max_active=1) as batch:
         assert (await anext(batch)).item.key == "k1"
@@ -180,15 +190,15 @@ async def test_a_429_of_one_project(virtual_journal: Journal) -> None:
 
 async def test_a_claim_that_is_answered_after_a_429(virtual_journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     """An item whose claim is answered while its project is held back is not sent before the server allows it."""
-    real, slow = virtual_journal._store.claim, ["a1"]
+    real, slow = virtual_journal.store.claim, ["a1"]
 
-    async def claim(key: str) -> Any:
+    async def claim(key: str, owner: str) -> Any:
         if key in slow:
             slow.remove(key)
             await asyncio.sleep(1)
-        return await real(key)
+        return await real(key, owner)
 
-    monkeypatch.setattr(virtual_journal._store, "claim", claim)
+    monkeypatch.setattr(virtual_journal.store, "claim", claim)
     answers = {"a0": [rate_limited(500)]}
     service = Service(lambda prompt, *_: answers[prompt].pop() if answers.get(prompt) else None)
     await run(service, of_projects(2, "a"), virtual_journal, max_active=2, max_sending=2)
@@ -208,14 +218,14 @@ async def test_an_item_withdrawn_before_its_claim_takes_no_part_of_a_rate(
     virtual_journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An item that is abandoned right before it is claimed leaves its part of a rate to the next one."""
-    real = virtual_journal._store.claim
+    real = virtual_journal.store.claim
 
-    async def claim(key: str) -> Any:
+    async def claim(key: str, owner: str) -> Any:
         if key == "k0":
             await virtual_journal.abandon(key)
-        return await real(key)
+        return await real(key, owner)
 
-    monkeypatch.setattr(virtual_journal._store, "claim", claim)
+    monkeypatch.setattr(virtual_journal.store, "claim", claim)
     session = FakeSession()
     async with asyncio.timeout(100):
         results = await run(session, items(2), virtual_journal, max_sending=1, create_rate=Rate(1, per=1000))
@@ -290,7 +300,7 @@ async def test_a_wrong_key_ends_an_endless_source(file_journal: Journal) -> None
 
 async def test_an_item_that_ends_a_silence(file_journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     """A source whose item is being planned is no longer silent: what the server refuses meanwhile ends no run."""
-    plan = file_journal._store.plan
+    plan = file_journal.store.plan
 
     async def slowly(*arguments: Any) -> Any:
         await asyncio.sleep(1)
@@ -301,7 +311,7 @@ async def test_an_item_that_ends_a_silence(file_journal: Journal, monkeypatch: p
         await asyncio.sleep(3)
         yield BatchItem("b0", "b0", "b")
 
-    monkeypatch.setattr(file_journal._store, "plan", slowly)
+    monkeypatch.setattr(file_journal.store, "plan", slowly)
     service = Service(lambda _, project, __: refused_key() if project == "a" else None, takes=2.5)
     assert outcomes(await failing(AuthError, service, source(), file_journal)) == {"b0": "completed"}
 

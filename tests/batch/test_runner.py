@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import pytest
+from sqlalchemy import update
 
 from agentjobs_async import (
     AgentJob,
@@ -23,9 +24,14 @@ from agentjobs_async import (
     SessionClosedError,
     WaitTimeoutError,
 )
-from agentjobs_async.batch import BatchItem, BatchWorker, FleetLimits, Journal, JournalRow, Rate, State, run_batch
-from agentjobs_async.batch._store.row_store import RowStore
+from agentjobs_async.batch import BatchItem, BatchWorker, Journal, JournalRow, Limits, Rate, State, run_batch
+from agentjobs_async.batch._database.schema import ITEMS
+from agentjobs_async.batch._run.records import Records
+from agentjobs_async.batch._store import measures
+from agentjobs_async.batch._store.store import Store
+from agentjobs_async.batch.states import CREATED, REJECT, RELEASE, Move
 from tests.batch.stage import (
+    BY_HAND,
     FOREVER,
     FakeSession,
     claim_of,
@@ -36,10 +42,12 @@ from tests.batch.stage import (
     not_sent,
     outcomes,
     rate_limited,
+    records_of,
     refused_key,
     rejected,
     rows_of,
     run,
+    sent_by_hand,
     states,
     unknown,
 )
@@ -213,24 +221,30 @@ async def test_what_no_try_would_mend(file_journal: Journal) -> None:
         assert states(await file_journal.rows())["k0"] == "planned"
 
 
-def delay(journal: Journal, move: str, key: str, *, until: str, patch: pytest.MonkeyPatch) -> None:
-    """Let a move of `key` wait until another row has made the move `until`."""
-    moved = asyncio.Event()
-    first, second = getattr(journal._store, until), getattr(journal._store, move)
+def delay(journal: Journal, late: str, key: str, patch: pytest.MonkeyPatch) -> None:
+    """Let the claim of `key`, or the record of its 429, wait until another row is recorded as rejected."""
+    is_rejected = asyncio.Event()
+    claim, move = journal.store.claim, journal.store.move
 
-    async def first_moved(*arguments: Any, **settings: Any) -> Any:
-        done = await first(*arguments, **settings)
-        moved.set()
-        return done
+    async def wait() -> None:
+        await is_rejected.wait()
+        await asyncio.sleep(0.01)
 
-    async def delayed(moving: str, *rest: Any, **settings: Any) -> Any:
-        if moving == key:
-            await moved.wait()
-            await asyncio.sleep(0.01)
-        return await second(moving, *rest, **settings)
+    async def claimed(claiming: str, owner: str) -> Any:
+        if (late, claiming) == ("claim", key):
+            await wait()
+        return await claim(claiming, owner)
 
-    patch.setattr(journal._store, until, first_moved)
-    patch.setattr(journal._store, move, delayed)
+    async def moved(how: Move, moving: str, *rest: Any, **settings: Any) -> JournalRow | None:
+        if how is RELEASE and (late, moving) == ("429", key):
+            await wait()
+        row = await move(how, moving, *rest, **settings)
+        if how is REJECT:
+            is_rejected.set()
+        return row
+
+    patch.setattr(journal.store, "claim", claimed)
+    patch.setattr(journal.store, "move", moved)
 
 
 @pytest.mark.parametrize("late", ["claim", "429"])
@@ -240,9 +254,7 @@ async def test_nothing_is_sent_after_the_halt(
     """Once nothing more may begin, neither a create goes that was just let go, nor one that was answered with 429."""
     session = FakeSession()
     session.answers = {"p0": [rejected()], "p1": [rate_limited(1)]}
-    delay(
-        file_journal, "claim" if late == "claim" else "release_claim", "k1", until="record_rejected", patch=monkeypatch
-    )
+    delay(file_journal, late, "k1", monkeypatch)
     results = await run(session, items(2), file_journal, max_failures=1)
     assert outcomes(results) == {"k0": "rejected"}
     assert [prompt for _, prompt in session.sent] == (["p0"] if late == "claim" else ["p0", "p1"])
@@ -434,14 +446,14 @@ async def test_leaving_early_leaves_no_task(file_journal: Journal) -> None:
 
 async def test_full_journal_stops_the_planning(file_journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     """An item that can't be planned ends the run with a JournalError, after those before it."""
-    real = file_journal._store.plan
+    real = file_journal.store.plan
 
     async def full(page: Sequence[BatchItem], page_id: str, project_id: str | None) -> dict[str, JournalRow]:
         if any(item.key == "k2" for item in page):
             raise JournalError("no room", "full")
         return await real(page, page_id, project_id)
 
-    monkeypatch.setattr(file_journal._store, "plan", full)
+    monkeypatch.setattr(file_journal.store, "plan", full)
     session = FakeSession()
     results = await failing(JournalError, session, items(50), file_journal, max_active=1)
     assert [result.item.key for result in results] == ["k0", "k1"]
@@ -450,17 +462,18 @@ async def test_full_journal_stops_the_planning(file_journal: Journal, monkeypatc
 
 async def test_a_row_that_somebody_else_claimed(file_journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     """A row that is not planned any more when its turn comes is left to whoever took it."""
-    real = file_journal._store.claim
+    real = file_journal.store.claim
 
-    async def late(key: str) -> Any:
+    async def late(key: str, owner: str) -> Any:
         if key == "k1":
-            assert await real(key)
-        return await real(key)
+            assert await real(key, BY_HAND)
+        return await real(key, owner)
 
-    monkeypatch.setattr(file_journal._store, "claim", late)
+    monkeypatch.setattr(file_journal.store, "claim", late)
     session = FakeSession()
-    results = await run(session, items(3), file_journal, create_rate=Rate(2, per=1000))
-    assert outcomes(results) == {"k0": "completed", "k2": "completed"}
+    async with run_batch(session.session, items(3), journal=file_journal, create_rate=Rate(2, per=1000)) as results:
+        found = [await anext(results), await anext(results)]
+    assert outcomes(found) == {"k0": "completed", "k2": "completed"}
     assert session.agents == {"p0": 1, "p2": 1}
 
 
@@ -468,11 +481,14 @@ async def test_an_id_whose_row_was_changed(
     file_journal: Journal, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """An id that its row does not take, because somebody else changed that, is in the error and in the log."""
+    real = file_journal.store.move
 
-    async def changed(key: str, ref: object, *_: object) -> None:
-        del key, ref
+    async def changed(how: Move, key: str, *rest: Any, **settings: Any) -> JournalRow | None:
+        if how is CREATED:
+            await file_journal.store.write(update(ITEMS).values(claim="of somebody else"))
+        return await real(how, key, *rest, **settings)
 
-    monkeypatch.setattr(file_journal._store, "record_created", changed)
+    monkeypatch.setattr(file_journal.store, "move", changed)
     with pytest.raises(JournalError, match=r"'k0' is docs~\.job_0") as caught:
         await run(FakeSession(), items(1), file_journal)
     assert caught.value.reason == "locked"
@@ -485,9 +501,8 @@ async def test_an_id_whose_row_was_abandoned(file_journal: Journal) -> None:
     session.answers = {"p0": [5.0]}
     running = asyncio.create_task(run(session, items(2), file_journal))
     await session.creates(2)
-    await file_journal._store.record_unknown(
-        "k0", ValueError("its owner counted as dead"), claim=await claim_of(file_journal._store, "k0")
-    )
+    claim = await claim_of(file_journal.store, "k0")
+    assert await records_of(file_journal).unknown("k0", claim, ValueError("its owner counted as dead"))
     await file_journal.abandon("k0")
     results = {result.item.key: result for result in await running}
     assert outcomes(results.values()) == {"k0": "abandoned", "k1": "completed"}
@@ -529,12 +544,12 @@ async def test_stats(file_journal: Journal) -> None:
 
 
 WRONG_SETTINGS: dict[str, list[Any]] = {
-    "max_active": [0, True, 1.5, None, 10**20],
-    "max_sending": [0, None, 10**20],
+    "max_active": [0, True, 1.5, 10**20],
+    "max_sending": [0, 10**20],
     "max_failures": [0, "1"],
     "limit": [0],
     "timeout": [0, -1, float("inf"), float("nan"), True, "1", 1e300],
-    "unknown_for": [-1, True, None, float("inf"), 1e300],
+    "unknown_for": [-1, True, float("inf"), 1e300],
     "create_rate": [100],
     "items": [5, "prompt", ["prompt"], [("key", "prompt")]],
     "session": [None],
@@ -590,7 +605,7 @@ async def test_interrupted_items_are_told_once(location: str) -> None:
     async with Journal.open(location) as journal:
         await journal.add(items(3))
         for key in ("k0", "k2"):
-            await journal._store.claim(key)
+            await sent_by_hand(journal, key)
     session, found = FakeSession(), {"k0": "unknown", "k1": "completed", "k2": "completed"}
     async with Journal.open(location) as journal:
         await journal.resolve("k2", job_id="job_7")
@@ -607,7 +622,7 @@ async def test_resolved_after_its_unknown_result(path: Path, resolution: dict[st
     async with Journal.open(path) as journal:
         await journal.add(items(4))
         for key in ("k0", "k1", "k3"):
-            await journal._store.claim(key)
+            await sent_by_hand(journal, key)
     async with Journal.open(path) as journal:
         for key in ("k0", "k1"):
             await journal.resolve(key, job_id=f"job_{key}")
@@ -619,6 +634,21 @@ async def test_resolved_after_its_unknown_result(path: Path, resolution: dict[st
         ended = dict.fromkeys(("k0", "k1", "k2"), "completed")
         assert (len(results), outcomes(results)) == (4, ended | {"k3": "unknown"})
         assert outcomes(await run(FakeSession(), [], journal)) == {"k3": "completed"}
+
+
+@pytest.mark.parametrize("resolution", [{"job_id": "job_k2"}, {"send_again": True}], ids=str)
+async def test_resolved_before_it_is_told(location: str, resolution: dict[str, Any]) -> None:
+    """What is resolved before a run has given it as unknown is run to its end by this run."""
+    async with Journal.open(location) as journal:
+        await journal.add(items(3))
+        for key in ("k0", "k1", "k2"):
+            await sent_by_hand(journal, key)
+    async with Journal.open(location) as journal:
+        # No more than two are read before a result is taken.
+        async with run_batch(FakeSession().session, [], journal=journal, max_active=1) as batch:
+            await journal.resolve("k2", **resolution)
+            results = [result async for result in batch]
+    assert (len(results), outcomes(results)) == (3, {"k0": "unknown", "k1": "unknown", "k2": "completed"})
 
 
 class LossyError(Exception):
@@ -647,8 +677,8 @@ async def test_no_key_in_the_journal(file_journal: Journal) -> None:
     session.ends = {"p0": ValueError("x" * 1990 + " the-key-itself")}
     await run(session, items(1), file_journal)
     assert "the-key" not in str((await file_journal.rows())[0].error)
-    link, store = "https://code.example/the-key-itself", file_journal._store.of_run(session.mask)
-    assert await store.record_ended("k0", AgentJob("job_0", "docs", "completed", pr_link=link), 1)
+    link, records = "https://code.example/the-key-itself", Records(file_journal.store, BY_HAND, session.mask)
+    assert await records.ended("k0", AgentJob("job_0", "docs", "completed", pr_link=link), 1)
     assert (await file_journal.rows())[0].pr_link == "https://code.example/***"
 
 
@@ -708,11 +738,14 @@ async def test_all_lost_ids_are_told(
 
     Nothing more is sent.
     """
+    real = file_journal.store.move
 
-    async def full(key: str, ref: object, *_: object) -> bool:
-        raise JournalError(f"no room for {key} {ref}", "full")
+    async def full(how: Move, key: str, *rest: Any, **settings: Any) -> JournalRow | None:
+        if how is CREATED:
+            raise JournalError(f"no room for {key}", "full")
+        return await real(how, key, *rest, **settings)
 
-    monkeypatch.setattr(file_journal._store, "record_created", full)
+    monkeypatch.setattr(file_journal.store, "move", full)
     session = FakeSession()
     session.answers = {f"p{number}": [0.01 * number] for number in range(4)}
     with pytest.raises(JournalError) as caught:
@@ -771,7 +804,7 @@ async def test_no_id_is_dropped_by_cancelling_twice(
         await asyncio.Event().wait()
 
     with monkeypatch.context() as patch:
-        patch.setattr(file_journal._store, "flush", flush)
+        patch.setattr(file_journal.store, "flush", flush)
         task = asyncio.create_task(run(FakeSession(), items(9), file_journal, max_active=1))
         await asked.wait()
         task.cancel()
@@ -787,14 +820,15 @@ async def test_an_id_is_written_down_after_a_cancellation(
     file_journal: Journal, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A run that is cancelled while a slow journal takes an id gives it that id, and tells of none."""
-    real, asked = file_journal._store.record_created, asyncio.Event()
+    real, asked = file_journal.store.move, asyncio.Event()
 
-    async def slow(key: str, ref: JobRef, traceparent: str | None) -> JournalRow | None:
-        asked.set()
-        await asyncio.sleep(0)
-        return await real(key, ref, traceparent)
+    async def slow(how: Move, *rest: Any, **settings: Any) -> JournalRow | None:
+        if how is CREATED:
+            asked.set()
+            await asyncio.sleep(0)
+        return await real(how, *rest, **settings)
 
-    monkeypatch.setattr(file_journal._store, "record_created", slow)
+    monkeypatch.setattr(file_journal.store, "move", slow)
     task = asyncio.create_task(run(FakeSession(), items(1), file_journal))
     await asked.wait()
     task.cancel()
@@ -812,7 +846,7 @@ async def test_a_journal_that_was_moved(path: Path, name: str) -> None:
         await journal.add(items(1))
         path.with_name(name).rename(path.with_name("moved"))
         with pytest.raises(JournalError) as caught:
-            await journal._store.claim("k0")
+            await journal.store.claim("k0", BY_HAND)
         assert caught.value.reason == "locked"
         with pytest.raises(JournalError):
             await run(session, (), journal)
@@ -846,19 +880,20 @@ async def test_faults_of_a_source(file_journal: Journal) -> None:
 async def test_an_async_source_is_read_in_groups(file_journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     """What an async source has at hand is looked up together, not one by one."""
     await run(FakeSession(), items(400), file_journal)
-    looked_up, real = [], file_journal._store.get_many
+    looked_up, real = [], file_journal.store.plan
 
-    async def named(keys: Sequence[str]) -> dict[str, JournalRow]:
-        looked_up.append(len(keys))
-        return await real(keys)
+    async def plan(page: Sequence[BatchItem], page_id: str, project_id: str | None) -> dict[str, JournalRow]:
+        looked_up.append(len(page))
+        return await real(page, page_id, project_id)
 
-    monkeypatch.setattr(file_journal._store, "get_many", named)
+    monkeypatch.setattr(file_journal.store, "plan", plan)
 
     async def source() -> AsyncIterator[BatchItem]:
         for item in items(400):
             yield item
 
     assert await run(FakeSession(), source(), file_journal) == []
+    assert sum(looked_up) == 400
     assert len(looked_up) < 10
 
 
@@ -868,7 +903,7 @@ async def test_counts_after_the_block(journal: Journal) -> None:
     async with run_batch(session.session, items(200), journal=journal, max_active=40):
         await session.creates(20)
     after = await journal.counts()
-    await journal._store.flush()
+    await journal.store.flush()
     assert await journal.counts() == after
 
 
@@ -922,20 +957,20 @@ async def test_result_names_the_item_as_it_was_given(journal: Journal) -> None:
 
 
 async def test_retry_of_the_longest_key(journal: Journal) -> None:
-    """An item whose key is as long as a key may be is sent once more: a label is no longer than a key."""
+    """An item whose key is as long as a key may be is sent once more, under that key."""
     item = BatchItem("k" * 512, "p")
     session = FakeSession()
     session.ends = {"p": "failed"}
     await run(session, [item], journal)
-    again = await journal.retry(item.key)
+    assert await journal.retry(item.key) == item.key
     await run(session, [], journal)
-    assert (len(again), session.agents["p"], session.labels["p"]) == (514, 2, item.key)
+    assert (session.agents["p"], session.labels["p"]) == (2, item.key)
 
 
 async def test_polls_per_second_of_a_file(file_journal: Journal) -> None:
     """The sessions of a journal's runs and workers share its polls per second; an end lifts no limit of another one."""
     one, two = FakeSession(), FakeSession()
-    await file_journal.set_limits(FleetLimits(polls_per_second=3.0))
+    await file_journal.set_limits(Limits(polls_per_second=3.0))
     async with BatchWorker(one.session, file_journal):
         async with BatchWorker(two.session, file_journal):
             await run(one, items(1), file_journal)
@@ -949,12 +984,12 @@ async def test_polls_per_second_of_a_run_that_does_not_begin(
 ) -> None:
     """A run that fails before its block is entered leaves no limit on the session."""
 
-    async def broken(_store: RowStore, _seconds: float, _most: int) -> None:
+    async def broken(_store: Store, _seconds: float, _most: int) -> None:
         raise JournalError("the disk is gone", "io")
 
-    monkeypatch.setattr(RowStore, "unknown_ages", broken)
+    monkeypatch.setattr(measures, "unknown_ages", broken)
     session = FakeSession()
-    await file_journal.set_limits(FleetLimits(polls_per_second=3.0))
+    await file_journal.set_limits(Limits(polls_per_second=3.0))
     with pytest.raises(JournalError, match="the disk is gone"):
         await run(session, items(1), file_journal)
     assert session.polls_per_second is None
@@ -963,7 +998,7 @@ async def test_polls_per_second_of_a_run_that_does_not_begin(
 async def test_claim_that_an_earlier_run_left(file_journal: Journal) -> None:
     """A row whose claim an earlier run on the same open journal left without an answer is sent: nothing was."""
     await file_journal.add(items(1))
-    claiming = asyncio.create_task(file_journal._store.claim("k0"))
+    claiming = asyncio.create_task(file_journal.store.claim("k0", BY_HAND))
     await asyncio.sleep(0)
     claiming.cancel()
     await asyncio.wait([claiming])

@@ -8,7 +8,9 @@ from tenacity import wait_fixed
 
 from agentjobs_async import AgentJob, JobRef, JobTracker, JournalError, PollPolicy
 from agentjobs_async.batch import BatchWorker, Journal, JournalRow
-from agentjobs_async.batch._store.row_store import RowStore, Seen
+from agentjobs_async.batch._run import tasks
+from agentjobs_async.batch._store.seen import Seen, record_seen
+from agentjobs_async.batch._store.store import Store
 from tests.batch.stage import PolledSession, items, run
 
 pytestmark = pytest.mark.looptime
@@ -27,13 +29,12 @@ async def session() -> AsyncIterator[PolledSession]:
 def writes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many rows each write of them recorded as seen."""
     written: list[int] = []
-    real = RowStore.record_seen
 
-    async def record_seen(self: RowStore, seen: list[Seen]) -> None:
+    async def recorded(store: Store, seen: list[Seen]) -> None:
         written.append(len(seen))
-        await real(self, seen)
+        await record_seen(store, seen)
 
-    monkeypatch.setattr(RowStore, "record_seen", record_seen)
+    monkeypatch.setattr(tasks, "record_seen", recorded)
     return written
 
 
@@ -75,10 +76,10 @@ async def test_a_journal_that_fails(
 ) -> None:
     """A run goes on when the journal can't take it for a moment: nothing depends on it."""
 
-    async def fail(self: RowStore, seen: list[Seen]) -> None:
-        raise JournalError(f"no room for {self.owner} and {len(seen)}", "full")
+    async def fail(store: Store, seen: list[Seen]) -> None:
+        raise JournalError(f"no room for {store} and {len(seen)}", "full")
 
-    monkeypatch.setattr(RowStore, "record_seen", fail)
+    monkeypatch.setattr(tasks, "record_seen", fail)
     (result,) = await run(session, items(1), virtual_journal)
     assert str(result.outcome) == "completed"
 

@@ -78,10 +78,10 @@ async def test_a_service_whose_journal_an_emulator_gets(journal: Journal, emulat
 async def test_spellings_of_one_service(journal: Journal) -> None:
     """One address in other letters, with a slash at its end or its default port, is the same service."""
     await begin(journal, session_of(f"{HOST}/own%2fpath"))
-    recorded = await journal._store.service()
+    recorded = (await journal.store.meta()).service
     for address in ("HTTPS://API.example.com/own%2Fpath/", f"{HOST}:443/own%2Fpath"):
         await begin(journal, session_of(address))
-    assert await journal._store.service() == recorded
+    assert (await journal.store.meta()).service == recorded
 
 
 async def test_other_paths_are_another_service(journal: Journal) -> None:
@@ -136,9 +136,8 @@ async def test_a_key_in_the_address(journal: Journal) -> None:
     """Neither the journal nor a refusal shows a key that a gateway wants in the path."""
     await begin(journal, session_of(f"{HOST}/{KEY}"))
     assert (
-        await journal._store.service()
-        == f"{HOST}/*** /v2/agent/{{project_id}}/job /v2/agent/{{project_id}}/job/{{job_id}}"
-    )
+        await journal.store.meta()
+    ).service == f"{HOST}/*** /v2/agent/{{project_id}}/job /v2/agent/{{project_id}}/job/{{job_id}}"
     assert KEY not in await refused(journal, session_of(f"{HOST}/{KEY}/own"))
     await begin(journal, AgentJobsSession(f"{HOST}/another-key-01234567", "another-key-01234567"))
 
@@ -146,7 +145,7 @@ async def test_a_key_in_the_address(journal: Journal) -> None:
 async def test_a_session_in_memory(journal: Journal) -> None:
     """A double of a session that names no service runs any journal, and leaves none its own."""
     await run(FakeSession(), items(1), journal)
-    assert await journal._store.service() is None
+    assert (await journal.store.meta()).service is None
     await begin(journal, session_of(HOST))
     assert [result.item.key for result in await run(FakeSession(), items(2), journal)] == ["k1"]
 

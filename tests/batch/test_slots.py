@@ -7,9 +7,13 @@ from agentjobs_async.batch._run.slots import Slot, Slots
 pytestmark = pytest.mark.looptime
 
 
+def slots_of(count: int) -> Slots:
+    return Slots(count, asyncio.Event())
+
+
 async def test_first_come_first_served() -> None:
     """Within a project slots go to items in the order of arrival; one that is cancelled takes none."""
-    slots = Slots(1)
+    slots = slots_of(1)
     waiting = [slots.enter("a") for _ in range(3)]
     tasks = [asyncio.ensure_future(slots.take(slot)) for slot in waiting]
     await asyncio.sleep(1)
@@ -24,10 +28,10 @@ async def test_first_come_first_served() -> None:
 
 async def test_each_project_for_itself() -> None:
     """As many items of each project may wait as there are slots that nobody has taken."""
-    slots = Slots(2)
+    slots = slots_of(2)
     first = slots.enter("a")
     slots.enter("a")
-    assert (slots.has_room("a"), slots.has_room("b"), slots.has_room_for_job()) == (False, True, False)
+    assert (slots.has_room("a"), slots.has_room("b"), slots.room_for_jobs) == (False, True, 0)
     await slots.take(first)
     slots.enter("b")
     assert not slots.has_room("b")
@@ -36,9 +40,7 @@ async def test_each_project_for_itself() -> None:
 
 async def test_a_slot_that_is_put_back() -> None:
     """Who puts a slot back waits again, and leaving twice changes nothing."""
-    changes = []
-    slots = Slots(1)
-    slots.on_change = lambda: changes.append(slots.free("a"))
+    slots = slots_of(1)
     slot = slots.enter("a")
     await slots.take(slot)
     slots.put_back(slot)
@@ -46,12 +48,32 @@ async def test_a_slot_that_is_put_back() -> None:
     await slots.take(slot)
     slots.leave(slot)
     slots.leave(slot)
-    assert (slots.free("a"), dict(slots.waiting()), changes) == (1, {}, [0, 1, 0, 1])
+    assert (slots.free("a"), dict(slots.waiting())) == (1, {})
+
+
+async def test_each_change_is_told() -> None:
+    """Whatever may let another item begin is told: a slot that is taken, put back or left, and a kept one's end."""
+    changed = asyncio.Event()
+    slots = Slots(1, changed)
+    slot = slots.enter("a")
+    assert not changed.is_set()
+    await slots.take(slot)
+    assert changed.is_set()
+    changed.clear()
+    slots.put_back(slot)
+    assert changed.is_set()
+    changed.clear()
+    slots.leave(slot)
+    assert changed.is_set()
+    changed.clear()
+    slots.keep("a", 1.0)
+    await changed.wait()
+    assert slots.free("a") == 1
 
 
 async def test_slots_that_are_kept() -> None:
     """A slot that is kept frees itself; who has a job already does not wait for that."""
-    slots, loop = Slots(1), asyncio.get_running_loop()
+    slots, loop = slots_of(1), asyncio.get_running_loop()
     slots.keep("a", 100)
     assert slots.next_free_at("a") == loop.time() + 100
     slot = slots.enter("a")
@@ -73,7 +95,7 @@ def test_slots_that_end_together_on_another_loop() -> None:
     """Two slots that are kept to the same moment need no order of the loop's timers: those of uvloop have none."""
 
     async def keep() -> int:
-        slots = Slots(2)
+        slots = slots_of(2)
         slots.keep("a", 1.0)
         slots.keep("a", 1.0)
         free = slots.free("a")
@@ -86,7 +108,7 @@ def test_slots_that_end_together_on_another_loop() -> None:
 
 async def test_slots_of_a_run_that_is_left() -> None:
     """An item that ends as unknown while its run is left keeps no slot: no timer holds the run."""
-    slots = Slots(1)
+    slots = slots_of(1)
     slot = slots.enter("a")
     await slots.take(slot)
     slots.close()
@@ -110,12 +132,12 @@ async def order_of(slots: Slots, names: str) -> str:
 
 async def test_projects_by_turns() -> None:
     """Slots go to the projects by turns, however many items of one wait; the first one is free."""
-    assert await order_of(Slots(1), "aaaabbc") == "aabcaba"
+    assert await order_of(slots_of(1), "aaaabbc") == "aabcaba"
 
 
 async def test_a_project_whose_slots_are_kept() -> None:
     """A project that waits for kept slots does not hold up another one that came later."""
-    slots = Slots(4)
+    slots = slots_of(4)
     for _ in range(4):
         slots.keep("a", 100)
     assert await order_of(slots, "aabb") == "bbaa"
@@ -124,7 +146,7 @@ async def test_a_project_whose_slots_are_kept() -> None:
 @pytest.mark.parametrize(("count", "left"), [(1, 1), (2, 1), (5, 3)])
 async def test_slots_that_another_project_keeps(count: int, left: int) -> None:
     """Slots that unknown items keep count whole for their project, and as half of all at most for any other one."""
-    slots, loop = Slots(count), asyncio.get_running_loop()
+    slots, loop = slots_of(count), asyncio.get_running_loop()
     for number in range(count):
         slots.keep("a", 100 + number)
     slots.keep("b", 50)
@@ -143,7 +165,7 @@ async def test_slots_that_another_project_keeps(count: int, left: int) -> None:
 async def test_a_waiter_cancelled_as_it_gets_its_slot() -> None:
     """An item that is cancelled in the iteration in which a slot becomes free loses no slot, before or after that."""
     for cancels_first in (True, False):
-        slots = Slots(1)
+        slots = slots_of(1)
         first, second, third = (slots.enter("a") for _ in range(3))
         await slots.take(first)
         tasks = [asyncio.ensure_future(slots.take(slot)) for slot in (second, third)]

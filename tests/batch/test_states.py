@@ -2,21 +2,28 @@ from agentjobs_async.batch.states import ENDED, MOVES, State, open_in, origins
 
 
 def test_moves() -> None:
-    """Only planned rows are sent, an unknown row may still get its answer or be settled, and ended rows never go back.
+    """Only planned rows are sent, an unknown row may still get its answer or be settled, and an end stays one.
 
-    What was never sent can't fail, but be withdrawn.
+    What was never sent can't fail, but be withdrawn. From its end a row comes back by a new try alone.
     """
+    retried = {State.FAILED, State.ARCHIVED, State.REJECTED, State.ABANDONED}
     job_ends = {state: {State.ACTIVE} for state in (State.COMPLETED, State.FAILED, State.ARCHIVED)}
     assert {state: origins(state) for state in State} == job_ends | {
-        State.PLANNED: {State.SENDING, State.UNKNOWN},
+        State.PLANNED: {State.SENDING, State.UNKNOWN} | retried,
         State.SENDING: {State.PLANNED},
-        State.ACTIVE: {State.SENDING, State.UNKNOWN},
+        State.ACTIVE: {State.SENDING, State.UNKNOWN, State.ACTIVE},
         State.ABANDONED: {State.PLANNED, State.ACTIVE, State.UNKNOWN},
         State.REJECTED: {State.SENDING, State.UNKNOWN},
         State.UNKNOWN: {State.SENDING},
     }
-    assert set(MOVES) == set(State)
-    assert {state for state in State if not MOVES[state]} == ENDED - {State.UNKNOWN}
+    left = {state: {move.name for move in MOVES if state in move.origins} for state in ENDED - {State.UNKNOWN}}
+    assert left == {state: {"retry"} for state in retried} | {State.COMPLETED: set()}
+    assert {move.name for move in MOVES if move.begins_try} == {"retry", "send again"}
+
+
+def test_names() -> None:
+    """Each move has a name of its own."""
+    assert len({move.name for move in MOVES}) == len(MOVES)
 
 
 def test_open() -> None:

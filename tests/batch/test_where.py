@@ -1,20 +1,21 @@
 """Which rows of a journal are meant, and what is done with all of them."""
 
-from functools import partial
+from functools import partialmethod
 from typing import Any
 
 import pytest
 
 from agentjobs_async import AgentJob, AgentJobsError, InvalidInputError, JobRef
 from agentjobs_async.batch import BatchItem, Journal, State, Where
-from tests.batch.stage import FakeSession, claim_of, items, rejected, run, set_clock
+from agentjobs_async.batch._store.queries import Query
+from tests.batch.stage import FakeSession, items, records_of, rejected, run, sent_by_hand, set_clock
 
 NOW = 1_000_000.0
 
 
 async def filled(journal: Journal) -> Journal:
     """Plan and end some items: one each hour, the last one now."""
-    store = journal._store
+    records = records_of(journal)
     ends = {"done": "completed", "broken": "failed", "old": "archived"}
     planned = [
         BatchItem("done", "Document the API", "docs"),
@@ -28,14 +29,12 @@ async def filled(journal: Journal) -> Journal:
         await journal.add([item])
         if item.key == "planned":
             continue
-        await store.claim(item.key)
+        claim = await sent_by_hand(journal, item.key)
         if item.key == "refused":
-            await store.record_rejected(
-                item.key, AgentJobsError("the Server was busy"), claim=await claim_of(store, item.key)
-            )
+            await records.rejected(item.key, claim, AgentJobsError("the Server was busy"))
             continue
-        await store.record_created(item.key, JobRef(item.project_id or "", item.key))
-        await store.record_ended(item.key, AgentJob(item.key, "docs", ends[item.key]), 1)
+        await records.created(item.key, claim, JobRef(item.project_id or "", item.key), None)
+        await records.ended(item.key, AgentJob(item.key, "docs", ends[item.key]), 1)
     set_clock(journal, NOW)
     return journal
 
@@ -70,34 +69,34 @@ async def test_rows(journal: Journal) -> None:
 async def test_retry(journal: Journal) -> None:
     """All that meet a condition are planned once more, each once, and what can't be tried again is left."""
     await filled(journal)
-    assert await journal.retry(where=Where(project="docs")) == ("old#2",)
+    assert await journal.retry(where=Where(project="docs")) == ("old",)
     assert await journal.retry(where=Where(project="docs")) == ()
-    assert set(await journal.retry(where=Where())) == {"broken#2", "refused#2"}
+    assert set(await journal.retry(where=Where())) == {"broken", "refused"}
     assert await journal.retry(where=Where()) == ()
     assert (await journal.counts())[State.PLANNED] == 4
     assert {row.key: row.tries for row in await journal.rows("planned")} == {
         "planned": 1,
-        "old#2": 2,
-        "broken#2": 2,
-        "refused#2": 2,
+        "old": 2,
+        "broken": 2,
+        "refused": 2,
     }
 
 
 async def test_many_retries(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     """Any number is planned again page by page, with their contexts, and each sends one more create."""
-    monkeypatch.setattr(journal._store, "page", partial(journal._store.page, size=50))
+    monkeypatch.setattr(Query, "__init__", partialmethod(Query.__init__, size=50))
     session = FakeSession()
     todo = [BatchItem(item.key, item.prompt, context={"of": item.key}) for item in items(120)]
     session.answers = {item.prompt: [rejected()] for item in todo}
     await run(session, todo, journal, max_active=100)
     keys = await journal.retry(where=Where(states={State.REJECTED}))
-    assert set(keys) == {f"{item.key}#2" for item in todo}
+    assert set(keys) == {item.key for item in todo}
     assert len(keys) == len(todo)
     await run(session, [], journal, max_active=100)
     assert set(session.agents.values()) == {1}
     assert len(session.agents) == 120
     rows = await journal.rows("completed")
-    assert {(row.key, str(row.context)) for row in rows} == {(f"{i.key}#2", str(i.context)) for i in todo}
+    assert {(row.key, str(row.context)) for row in rows} == {(item.key, str(item.context)) for item in todo}
     assert await journal.retry(where=Where()) == ()
 
 

@@ -1,16 +1,28 @@
 import asyncio
-from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from agentjobs_async import AuthError, InvalidInputError, JournalError, NotSentError
-from agentjobs_async._polling.limiters import PollShare
-from agentjobs_async.batch import BatchResult, BatchWorker, FleetLimits, Journal, Rate, run_batch
-from agentjobs_async.batch._store.heartbeat import PollSharing
-from agentjobs_async.batch._store.row_store import NoRoom
-from tests.batch.stage import FOREVER, NO_KEYS, FakeSession, hang, items, not_sent, refused_key, states, unused
+from agentjobs_async.batch import BatchResult, BatchWorker, Journal, JournalRow, Limits, Rate, run_batch
+from agentjobs_async.batch._store.claims import NoRoom
+from agentjobs_async.batch._store.heartbeat import Heartbeat
+from agentjobs_async.batch._store.owners import Owner
+from agentjobs_async.batch.states import CREATED, Move
+from tests.batch.stage import (
+    BY_HAND,
+    FOREVER,
+    NO_KEYS,
+    FakeSession,
+    hang,
+    items,
+    not_sent,
+    outcomes,
+    refused_key,
+    states,
+    unused,
+)
 from tests.polled import clock
 
 pytestmark = pytest.mark.looptime
@@ -28,28 +40,43 @@ async def test_running_a_set_again(file_journal: Journal) -> None:
     assert session.agents.total() == 3
 
 
+async def test_a_set_whose_time_ran_out(journal: Journal) -> None:
+    """A set is given back whose jobs take longer than its time, and goes on when this worker runs it again."""
+    session, told = FakeSession(duration=100.0), list[BatchResult]()
+    await journal.add(items(2))
+    keys = ["k0", "k1"]
+    async with BatchWorker(session.session, journal, timeout=10.0, on_result=told.append) as worker:
+        assert await worker.run(keys) == ("k0", "k1")
+        session.duration = 0.0
+        assert await worker.run(keys) == ()
+    assert outcomes(told[:2]) == dict.fromkeys(keys, "timed_out")
+    assert outcomes(told[2:]) == dict.fromkeys(keys, "completed")
+    assert session.agents == {"p0": 1, "p1": 1}
+
+
 async def test_polls_per_second_of_a_worker_that_does_not_begin(laid_out: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker that fails before its block is entered leaves no limit on the session."""
-    real = PollSharing.begin
+    real = Heartbeat.join
 
-    async def broken(self: PollSharing, on_share: Callable[[PollShare | None], None]) -> None:
-        await real(self, on_share)
+    async def broken(self: Heartbeat, owner: Owner) -> None:
+        await real(self, owner)
         raise JournalError("the database is gone", "io")
 
-    monkeypatch.setattr(PollSharing, "begin", broken)
+    monkeypatch.setattr(Heartbeat, "join", broken)
     session = FakeSession()
     async with Journal.open(laid_out) as journal:
-        await journal.set_limits(FleetLimits(polls_per_second=3.0))
+        await journal.set_limits(Limits(polls_per_second=3.0))
         with pytest.raises(JournalError, match="the database is gone"):
             async with BatchWorker(session.session, journal):
                 pass
+        assert journal._opened.owners.own == {}
     assert session.polls_per_second is None
 
 
 async def test_a_worker_that_is_open(file_journal: Journal) -> None:
     """A worker that is open is not entered again: its limit ends with it, and after that it may be."""
     session = FakeSession()
-    await file_journal.set_limits(FleetLimits(polls_per_second=3.0))
+    await file_journal.set_limits(Limits(polls_per_second=3.0))
     async with BatchWorker(session.session, file_journal) as worker:
         with pytest.raises(InvalidInputError, match="open already"):
             await worker.__aenter__()
@@ -95,14 +122,14 @@ def test_an_observer_that_makes_no_sense(file_journal: Journal, observe: Any) ->
 
 async def test_a_journal_that_fails(file_journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     """A journal that can't be written makes a set fail, and only that: it can be run again."""
-    real, errors = file_journal._store.claim, [JournalError("no room", "full")]
+    real, errors = file_journal.store.claim, [JournalError("no room", "full")]
 
-    async def claim(key: str) -> Any:
+    async def claim(key: str, owner: str) -> Any:
         if errors:
             raise errors.pop()
-        return await real(key)
+        return await real(key, owner)
 
-    monkeypatch.setattr(file_journal._store, "claim", claim)
+    monkeypatch.setattr(file_journal.store, "claim", claim)
     await file_journal.add(items(3))
     async with BatchWorker(FakeSession().session, file_journal, max_sending=1) as worker:
         with pytest.raises(JournalError):
@@ -152,6 +179,31 @@ async def test_leaving_a_set(journal: Journal) -> None:
     assert set(counts.values()) <= {"active", "planned"}
 
 
+async def test_a_set_that_was_left(journal: Journal) -> None:
+    """A set that was cancelled, or whose ends could not be recorded, goes on when the same worker runs it again."""
+    session, told, keys = FakeSession(duration=100.0), list[BatchResult](), ["k0", "k1"]
+    await journal.add(items(2))
+    async with BatchWorker(session.session, journal, on_result=told.append) as worker:
+        running = asyncio.ensure_future(worker.run(keys))
+        await session.creates(2)
+        await asyncio.sleep(1)
+        running.cancel()
+        await asyncio.wait([running])
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(worker._open.context.records, "ended", fail)
+            with pytest.raises(JournalError):
+                await worker.run(keys)
+        session.duration = 1.0
+        again = await asyncio.gather(worker.run(keys), worker.run(keys))
+    assert sorted(again, key=len) == [(), ("k0", "k1")]
+    assert [(result.item.key, str(result.outcome)) for result in told] == [("k0", "completed"), ("k1", "completed")]
+    assert session.agents == {"p0": 1, "p1": 1}
+
+
+async def fail(*_: object) -> None:
+    raise JournalError("the disk is full", "io")
+
+
 @pytest.mark.parametrize("broken", [False, True])
 async def test_no_id_is_dropped_by_closing(
     file_journal: Journal, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, *, broken: bool
@@ -180,16 +232,23 @@ async def test_no_id_is_dropped_by_closing(
     await worker.aclose()
 
 
+def record_slowly(journal: Journal, seconds: float, patch: pytest.MonkeyPatch) -> asyncio.Event:
+    """Let the journal take so long for each id; return what is set once it is asked to record one."""
+    real, asked = journal.store.move, asyncio.Event()
+
+    async def move(how: Move, *rest: Any, **settings: Any) -> JournalRow | None:
+        if how is CREATED:
+            asked.set()
+            await asyncio.sleep(seconds)
+        return await real(how, *rest, **settings)
+
+    patch.setattr(journal.store, "move", move)
+    return asked
+
+
 async def test_an_id_that_is_being_recorded(file_journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     """Closing a worker waits for an id that a slow journal is recording, and the row has it then."""
-    real, asked = file_journal._store.record_created, asyncio.Event()
-
-    async def record(*arguments: Any) -> Any:
-        asked.set()
-        await asyncio.sleep(5)
-        return await real(*arguments)
-
-    monkeypatch.setattr(file_journal._store, "record_created", record)
+    asked = record_slowly(file_journal, 5.0, monkeypatch)
     await file_journal.add(items(1))
     async with BatchWorker(FakeSession(duration=FOREVER).session, file_journal) as worker:
         running = asyncio.create_task(worker.run(["k0"]))
@@ -202,18 +261,12 @@ async def test_an_id_that_is_being_recorded_as_its_batch_is_cancelled(
     file_journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A batch that is cancelled while an id is being recorded records it, and leaves within a tenth of a second."""
-    real, asked = file_journal._store.record_created, asyncio.Event()
-
-    async def record(*arguments: Any) -> Any:
-        asked.set()
-        await asyncio.sleep(0.04)
-        return await real(*arguments)
+    asked = record_slowly(file_journal, 0.04, monkeypatch)
 
     async def leave() -> None:
         async with run_batch(FakeSession(duration=FOREVER).session, items(1), journal=file_journal):
             await asyncio.Event().wait()
 
-    monkeypatch.setattr(file_journal._store, "record_created", record)
     running = asyncio.create_task(leave())
     await asked.wait()
     began = clock()
@@ -229,12 +282,12 @@ async def test_a_claim_that_is_cut_off(laid_out: str, monkeypatch: pytest.Monkey
         await one.add(items(1))
         asked = asyncio.Event()
 
-        async def silent(key: str) -> Any:
-            assert isinstance(await two._store.claim(key), str)
+        async def silent(key: str, _: str) -> Any:
+            assert isinstance(await two.store.claim(key, BY_HAND), str)
             asked.set()
             await asyncio.Event().wait()
 
-        monkeypatch.setattr(one._store, "claim", silent)
+        monkeypatch.setattr(one.store, "claim", silent)
         async with BatchWorker(FakeSession().session, one) as worker:
             running = asyncio.ensure_future(worker.run(["k0"]))
             await asked.wait()
@@ -247,7 +300,7 @@ async def test_a_claim_that_is_cut_off(laid_out: str, monkeypatch: pytest.Monkey
 async def test_limits_of_a_file(file_journal: Journal, duration: float, gap: int) -> None:
     """A worker keeps to the limits of a journal in a file by itself: of active jobs, and of creates."""
     session = FakeSession(duration)
-    await file_journal.set_limits(FleetLimits(max_active=1, create_rate=Rate(1, per=10.0)))
+    await file_journal.set_limits(Limits(max_active=1, create_rate=Rate(1, per=10.0)))
     await file_journal.add(items(3))
     async with BatchWorker(session.session, file_journal) as worker:
         assert await worker.run(["k0", "k1", "k2"]) == ()
@@ -256,14 +309,14 @@ async def test_limits_of_a_file(file_journal: Journal, duration: float, gap: int
 
 async def test_raised_limits_are_noticed(file_journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker for which there is no room for an hour asks again within five seconds: limits may have been raised."""
-    loop, real = asyncio.get_running_loop(), file_journal._store.claim
+    loop, real = asyncio.get_running_loop(), file_journal.store.claim
     asked: list[float] = []
 
-    async def claim(key: str) -> Any:
+    async def claim(key: str, owner: str) -> Any:
         asked.append(loop.time())
-        return NoRoom(3600.0) if len(asked) < 3 else await real(key)
+        return NoRoom(3600.0) if len(asked) < 3 else await real(key, owner)
 
-    monkeypatch.setattr(file_journal._store, "claim", claim)
+    monkeypatch.setattr(file_journal.store, "claim", claim)
     await file_journal.add(items(1))
     async with BatchWorker(FakeSession().session, file_journal) as worker:
         assert await worker.run(["k0"]) == ()

@@ -52,6 +52,11 @@ class Wire:
         self._questions.set()
         self._answers.set()
 
+    def sever(self) -> None:
+        """Break all connections; new ones are taken."""
+        for writer in list(self._writers):
+            writer.transport.abort()
+
     async def tear(self) -> None:
         """Break all connections, and refuse new ones."""
         assert self._server is not None

@@ -20,13 +20,13 @@ from agentjobs_async.batch import (
     BatchItem,
     BatchStats,
     BatchWorker,
-    FleetLimits,
     Journal,
+    Limits,
     Rate,
     State,
     run_batch,
 )
-from agentjobs_async.batch._store.writer import Database, Rows
+from agentjobs_async.batch._database.writer import Database, Rows
 from agentjobs_async.cli._output.lines import ItemLines, JsonLines
 from agentjobs_async.cli._output.live import in_one_line
 from agentjobs_async.cli.display import RunDisplay
@@ -43,7 +43,7 @@ async def test_queue_of_the_rate(db: str) -> None:
         rate = Rate(1, per=3600)
         for create_rate, queue in ((rate, 3), (evolve(rate, scope="all"), 5)):
             display = RunDisplay(screen(), ItemLines(screen()))
-            await journal.set_limits(FleetLimits(create_rate=create_rate))
+            await journal.set_limits(Limits(create_rate=create_rate))
             await display._count(journal)
             assert display._queue == queue
 
@@ -72,7 +72,7 @@ async def test_results_need_no_queries(db: str, count: int, monkeypatch: pytest.
                 display.show_result(result)
                 shown += 1
     assert shown == count
-    assert reads.total() <= 14
+    assert reads.total() <= 24
 
 
 async def test_a_log_that_is_silent(db: str, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ import pytest
 from agentjobs_async import JournalError
 from agentjobs_async.__main__ import main
 from agentjobs_async.batch import Journal
-from agentjobs_async.batch._store.row_store import RowStore
+from agentjobs_async.batch._run.records import Records
 from tests.cli.checks import Captured
 from tests.cli.stage import Child, EmulatorThread, lasting_emulator
 
@@ -119,7 +119,7 @@ def test_a_journal_that_can_not_be_read(
         monkeypatch.setattr(Journal, "counts", gone)
         raise JournalError("no room", "full")
 
-    monkeypatch.setattr(RowStore, "record_created", broken)
+    monkeypatch.setattr(Records, "created", broken)
     assert main(["run", "a", "--journal", str(path)]) == 4
     printed = capsys.readouterr().err
     assert "The journal can't be read.\n1 job continues remotely. Keep the id; wait for it with:" in printed

@@ -1,7 +1,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from agentjobs_async.batch import BatchItem, FleetLimits, JournalRow, Rate, State
+from agentjobs_async.batch import BatchItem, JournalRow, Limits, Rate, State
 from agentjobs_async.cli._output.live import End
 from agentjobs_async.cli.estimates import (
     Expected,
@@ -79,7 +79,7 @@ def test_what_jobs_usually_take() -> None:
     expected = Expected()
     expected.replace(float(seconds) for seconds in range(1, 11))
     assert expected.usual == (5.5, 9.0)
-    given: dict[str, Any] = {"to_create": 0, "queue": 0, "limits": FleetLimits(max_active=4)}
+    given: dict[str, Any] = {"to_create": 0, "queue": 0, "limits": Limits(max_active=4)}
     assert expected.end(ages=[1.5], **given) == End(4.0, "--max-active 4 decides")
     expected.replace([])
     expected.add(row(State.ABANDONED))  # nobody saw its job end

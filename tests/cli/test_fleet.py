@@ -172,27 +172,6 @@ def test_a_server_that_is_not_there(prompts: Path, capsys: Captured) -> None:
         assert SECRET not in printed
 
 
-def test_moving(service: EmulatorThread, url: str, db: str, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A journal moves to a database, where the batch goes on; the old one names the new one, without its password."""
-    assert main(["run", "one", "two words", "three", "--yes", "--journal", db, "--limit", "1"]) == 4
-    monkeypatch.setenv("AGENTJOBS_JOURNAL", url)
-    capsys.readouterr()
-    assert main(["move", "--from", db]) == 0
-    printed = capsys.readouterr().err
-    assert "3 items moved to PostgreSQL/test_" in printed
-    assert "2 planned, 1 completed" in printed
-    assert " resume 'postgresql+psycopg://postgres@" in printed
-    assert main(["resume", db]) == 4
-    printed += capsys.readouterr().err
-    assert f"journal {db}: it was moved to postgresql+psycopg://postgres@" in printed
-    assert main(["status", db]) == 4
-    printed += capsys.readouterr().err
-    assert "This journal was moved to postgresql+psycopg://postgres@" in printed
-    assert SECRET not in printed
-    assert main(["resume", "--journal", url]) == 0
-    assert service.emulator.agents_started == {"one": 1, "two words": 1, "three": 1}
-
-
 POOL = logging.getLogger("psycopg.pool")
 
 

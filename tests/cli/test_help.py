@@ -108,7 +108,7 @@ def test_help_in_words(pages: dict[str, str]) -> None:
     assert [name for name, page in shown.items() if re.search(r"RANGE|INTEGER|\bx[<>]|\(as ", page)] == []
     assert "--port N 0 takes any that is free. [default: 8080; from 0 to 65535]" in shown["emulator"]
     assert "fewer than N tries. [from 2 on]" in shown["retry"]
-    assert "Jobs active at once. [default: as the journal keeps it, else 20]" in shown["run"]
+    assert "Jobs active at once, or none. [default: as the journal keeps it, else 20]" in shown["run"]
     assert " 0 the job was read 2 wrong usage" in shown["get"]
     assert "4 nothing was sent, or an agent may have been started" in shown["create"]
 

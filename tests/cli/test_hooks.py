@@ -76,7 +76,7 @@ def test_create_of_an_item(*, waits: bool) -> None:
         changes(WaitStarted(REF))
     else:
         changes.end(REF, row)
-    assert reported == [Change("created", REF, JOB, number=row.number, key=row.item_key, prompt=row.prompt)]
+    assert reported == [Change("created", REF, JOB, number=row.number, key=row.key, prompt=row.prompt)]
 
 
 def test_trouble() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from agentjobs_async.__main__ import main
 from agentjobs_async.batch import BatchItem
-from agentjobs_async.batch._store.file_lock import FileLock
+from agentjobs_async.batch._database.file_lock import FileLock
 from tests.cli.checks import Captured, plan, run
 from tests.cli.stage import EmulatorThread
 

@@ -9,7 +9,7 @@ import pytest
 
 from agentjobs_async.__main__ import main
 from agentjobs_async.batch import BatchItem
-from agentjobs_async.batch._store.file_lock import FileLock
+from agentjobs_async.batch._database.file_lock import FileLock
 from tests.aged import LONG_AGO_SECONDS, aged_journal
 from tests.cli.checks import LOCAL_TIME, Captured, plan
 from tests.cli.stage import Child, EmulatorThread

@@ -63,7 +63,9 @@ def test_what_a_run_would_send(service: EmulatorThread, prompts: Path, db: str, 
     assert "k0 refused: the key 'k0' is that of another prompt" in written.err
 
 
-def test_what_would_be_tried_again(service: EmulatorThread, prompts: Path, db: str, capsys: Captured) -> None:
+def test_what_would_be_tried_again(
+    service: EmulatorThread, prompts: Path, db: str, database: str, capsys: Captured
+) -> None:
     """An item that is tried again would be sent once, and a failed one where a run would try it again.
 
     Of a journal that was moved, which no run continues, nothing would be.
@@ -77,8 +79,8 @@ def test_what_would_be_tried_again(service: EmulatorThread, prompts: Path, db: s
     for arguments, number in (([], 1), (["--retry-failed"], 2), (["--retry-failed", "--limit", "1"], 1), (again, 2)):
         assert main(["plan", "--file", str(prompts), "--journal", db, *arguments]) == 0
         shown = capsys.readouterr().out.splitlines()
-        assert (shown[0], shown[-1]) == ("k1#2 would be sent: p1", f"{number} would be sent, 0 refused.")
-    assert main(["move", "--from", db, "--to", f"{db}.new"]) == 0
+        assert (shown[0], shown[-1]) == ("k1 would be sent: p1", f"{number} would be sent, 0 refused.")
+    assert main(["move", db, database]) == 0
     assert main(["plan", "p x", "--journal", db]) == 4
     assert "it was moved to" in capsys.readouterr().err
 

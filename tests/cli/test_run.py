@@ -14,11 +14,10 @@ import pytest
 from agentjobs_async import JournalError
 from agentjobs_async.__main__ import main
 from agentjobs_async.batch import BatchItem, Journal
-from agentjobs_async.batch._store.file_lock import FileLock
-from agentjobs_async.batch._store.row_store import RowStore
+from agentjobs_async.batch._database.file_lock import FileLock
+from agentjobs_async.batch._run.records import Records
 from agentjobs_async.cli.run import _planned
 from agentjobs_async.report.items import COLUMNS
-from tests.batch.stage import claim_of
 from tests.cli.checks import LOCAL_TIME, Captured, plan, run, screen
 from tests.cli.stage import Child, EmulatorThread, endless_planning, lasting_emulator, without_power
 
@@ -221,11 +220,11 @@ def test_many_unknown(service: EmulatorThread, db: str, capsys: Captured) -> Non
 
     async def begin() -> None:
         async with Journal.open(db) as journal:
+            records = Records(journal.store, "owner", str)
             for number in range(25):
-                await journal._store.claim(f"-{number}")
-                await journal._store.record_unknown(
-                    f"-{number}", OSError("broke"), claim=await claim_of(journal._store, f"-{number}")
-                )
+                claim = await records.claim(f"-{number}")
+                assert isinstance(claim, str)
+                await records.unknown(f"-{number}", claim, OSError("broke"))
 
     asyncio.run(begin())
     with Child("resume", db, "--max-active", "2", env=service.environment) as child:
@@ -246,7 +245,7 @@ def test_ids_that_the_journal_cannot_store(
         await asyncio.sleep(0)
         raise JournalError("no room", "full")
 
-    monkeypatch.setattr(RowStore, "record_created", full)
+    monkeypatch.setattr(Records, "created", full)
     assert run(prompts, db) == 4
     printed = capsys.readouterr().err
     for job in service.emulator.jobs.values():

@@ -1,15 +1,17 @@
 import asyncio
+import csv
+import io
 import json
 import re
 from pathlib import Path
 
 import pytest
 
-from agentjobs_async import RejectedError
+from agentjobs_async import AgentJob, JobRef, RejectedError
 from agentjobs_async.__main__ import main
 from agentjobs_async.batch import BatchItem, Journal
-from agentjobs_async.batch._store.file_lock import FileLock
-from tests.batch.stage import claim_of
+from agentjobs_async.batch._database.file_lock import FileLock
+from agentjobs_async.batch._run.records import Records
 from tests.cli.checks import Captured, plan
 from tests.cli.stage import Child, EmulatorThread
 
@@ -17,12 +19,13 @@ pytestmark = pytest.mark.slow
 
 
 async def reject(db: str, number: int) -> None:
-    """Record of the first items that the server has refused their creates."""
+    """Record of the first items that the server has refused their creates, if they are planned."""
     async with Journal.open(db) as journal:
-        for row in (await journal.rows())[:number]:
-            claim = await journal._store.claim(row.key)
+        records = Records(journal.store, "owner", str)
+        for row in (await journal.rows("planned"))[:number]:
+            claim = await records.claim(row.key)
             assert isinstance(claim, str)
-            assert await journal._store.record_rejected(row.key, RejectedError(422), claim=claim)
+            assert await records.rejected(row.key, claim, RejectedError(422))
 
 
 def test_what_needs_a_person(db: str, capsys: Captured) -> None:
@@ -98,10 +101,10 @@ def test_a_file_that_was_left(tmp_path: Path, capsys: Captured) -> None:
     async def plan() -> None:
         async with Journal.open(journal) as opened:
             await opened.add([BatchItem("1", "p", "docs"), BatchItem("2", "p", "docs")])
-            assert isinstance(await opened._store.claim("2"), str)
-            assert await opened._store.record_unknown(
-                "2", OSError("no answer"), claim=await claim_of(opened._store, "2")
-            )
+            records = Records(opened.store, "owner", str)
+            claim = await records.claim("2")
+            assert isinstance(claim, str)
+            assert await records.unknown("2", claim, OSError("no answer"))
             await opened.abandon("2")
 
     asyncio.run(plan())
@@ -115,3 +118,62 @@ def test_a_file_that_was_left(tmp_path: Path, capsys: Captured) -> None:
     assert "] 1 of 2 ended" in printed.out
     assert "No process" not in printed.err
     owner.release()
+
+
+async def answered_late(db: str) -> None:
+    """Let the create of `k1` be answered after it was sent again, and give its second job an end."""
+    async with Journal.open(db) as journal:
+        records = Records(journal.store, "owner", str)
+        first = await records.claim("k1")
+        assert isinstance(first, str)
+        assert await records.unknown("k1", first, OSError("cut"))
+        await journal.resolve("k1", send_again=True)
+        second = await records.claim("k1")
+        assert isinstance(second, str)
+        assert await records.created("k1", second, JobRef("docs", "job_b"), None)
+        assert await records.ended("k1", AgentJob("job_b", "docs", "completed"), 1)
+        assert await records.created("k1", first, JobRef("docs", "job_a"), None) is None
+
+
+def test_a_late_answer(db: str, capsys: Captured) -> None:
+    """A create that was answered after its item had gone on is among what needs a person, with what to do."""
+    plan(db, BatchItem("k0", "p", "docs"), BatchItem("k1", "p", "docs"))
+    asyncio.run(answered_late(db))
+    assert main(["status", db]) == 4
+    printed = capsys.readouterr()
+    assert printed.out.splitlines()[2].split() == ["active", "k1", "p", *["its", "create", "was", "answered", "late"]]
+    assert "look at both jobs, and keep the result of one:" in printed.err
+    assert "  k1: try 1 is active, docs~.job_a; try 2 is completed, docs~.job_b\n" in printed.err
+    assert main(["status", db, "--format", "jsonl"]) == 4
+    late = json.loads(capsys.readouterr().out)
+    assert (late["key"], late["tries"], late["job_id"]) == ("k1", 1, "job_a")
+    assert main(["status", db, "--state", "planned"]) == 4
+    printed = capsys.readouterr()
+    assert "answered late" not in (printed.out + printed.err).lower()
+
+
+def test_all_tries(db: str, capsys: Captured) -> None:
+    """With `--tries all` each item comes after its earlier tries; the number of items does not change."""
+    plan(db, *(BatchItem(f"k{number}", "p", "docs") for number in range(60)))
+    asyncio.run(reject(db, 55))
+
+    async def retried() -> None:
+        async with Journal.open(db) as journal:
+            await journal.retry("k1")
+
+    asyncio.run(retried())
+    asyncio.run(reject(db, 1))
+    assert main(["status", db, "--tries", "all"]) == 4
+    printed = capsys.readouterr()
+    names = [re.split("  +", line)[1] for line in printed.out.splitlines()[2:]]
+    assert names[:4] == ["k0", "k1", "k1 (try 2)", "k2"]
+    assert "50 of 55 are shown" in printed.err
+    for options, tries in (([], ["2"]), (["--tries", "all"], ["1", "2"])):
+        assert main(["export", db, *options]) == 0
+        lines = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+        assert [line["tries"] for line in lines if line["key"] == "k1"] == tries
+        for form in ("csv", "jsonl"):
+            assert main(["report", db, "--format", form, *options]) == 0
+            assert len(capsys.readouterr().out.splitlines()) == len(lines) + (form == "csv")
+    assert main(["report", db, "--format", "markdown", "--tries", "all"]) == 2
+    assert capsys.readouterr().err == "Error: --tries all is for csv and jsonl: markdown has each item once\n"

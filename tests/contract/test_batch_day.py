@@ -90,7 +90,7 @@ class Day:
 
     async def check(self) -> None:
         async with Journal.open(self.url, read_only=True) as journal:
-            rows = {row.item_key: row async for row in journal.rows()}
+            rows = {row.key: row async for row in journal.rows()}
             tries = await journal.rows(all_tries=True)
         with self.table.open(newline="", encoding="utf-8-sig") as stream:
             wanted = {line["id"]: f"Document {line['title']}: {line['body']}" for line in csv.DictReader(stream)}
@@ -124,7 +124,7 @@ async def test_a_day(day: Day) -> None:
     source = ("--file", str(day.table), "--key", "id", "--prompt", "Document {title}: {body}")
     await day.kill_after(ROWS // 6, day.start("run", *source, "--journal", day.file, *RUN))
     await day.kill_after(ROWS // 6, day.start("resume", day.file))
-    assert await day.command("move", "--from", day.file, "--to", day.url) == 0
+    assert await day.command("move", day.file, day.url) == 0
     assert await day.command("resume", day.file) == 4  # it is closed
     first = day.start("worker", "--journal", day.url)
     second = day.start("worker", "--journal", day.url, "--until-done")

@@ -3,7 +3,9 @@
 import asyncio
 import os
 import re
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from tests.docs.command import installed
@@ -55,3 +57,13 @@ async def shell(lines: str, folder: Path) -> tuple[int, str]:
                 await process.wait()
     assert process.returncode is not None
     return process.returncode, printed.decode()
+
+
+def script(name: str) -> ModuleType:
+    """Load a script of the pages, which is no part of a package."""
+    spec = spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

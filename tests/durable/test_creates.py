@@ -3,11 +3,13 @@
 import asyncio
 
 import pytest
+from attrs import evolve
 
 from agentjobs_async import AgentJobsSession, CreateOutcomeUnknownError, JournalError, SessionClosedError
 from agentjobs_async.batch import BatchItem, Journal
+from agentjobs_async.batch._run.kinds import DURABLE
+from agentjobs_async.batch._run.records import Records
 from agentjobs_async.batch._store.durable_rows import DurableRows
-from agentjobs_async.batch._store.row_store import RowStore
 from agentjobs_async.durable import DurableJobs
 from agentjobs_async.durable import _creates as creates
 from agentjobs_async.testing import Emulator, JobScript
@@ -102,7 +104,7 @@ async def test_refused_key(
 ) -> None:
     """While the service refuses the key, a job stays planned; it is sent again by itself after a time."""
     monkeypatch.setattr(creates, "_HELD_SECONDS", 0.05)
-    monkeypatch.setattr("agentjobs_async.batch._run.tasks.REFUSED_SECONDS", 0.01)
+    monkeypatch.setattr("agentjobs_async.durable.jobs.DURABLE", evolve(DURABLE, refused_for=0.01))
     await emulator.inject("401", prompt="Hello")
     listener = Listener()
     async with DurableJobs(session, file_journal, on_end=listener.on_end) as jobs:
@@ -138,7 +140,7 @@ async def test_closed_session(emulator: Emulator, session: AgentJobsSession, fil
 
 @pytest.mark.parametrize(
     ("move", "fault", "end"),
-    [("record_created", "ok", "completed"), ("record_unknown", "reset", "CreateOutcomeUnknownError")],
+    [("created", "ok", "completed"), ("unknown", "reset", "CreateOutcomeUnknownError")],
 )
 async def test_journal_that_was_full(
     emulator: Emulator,
@@ -151,15 +153,15 @@ async def test_journal_that_was_full(
 ) -> None:
     """What the journal could not take of a create is recorded once it has room: no job is left without an end."""
     calls: list[str] = []
-    work = getattr(RowStore, move)
+    work = getattr(Records, move)
 
-    async def full_at_first(store: RowStore, key: str, *arguments: object, **settings: object) -> object:
+    async def full_at_first(records: Records, key: str, *arguments: object) -> object:
         calls.append(key)
         if len(calls) == 1:
             raise JournalError("no space left", "full")
-        return await work(store, key, *arguments, **settings)
+        return await work(records, key, *arguments)
 
-    monkeypatch.setattr(RowStore, move, full_at_first)
+    monkeypatch.setattr(Records, move, full_at_first)
     monkeypatch.setattr(creates, "_HELD_SECONDS", 0.05)
     await emulator.inject(f"{fault} on=create")
     listener = Listener()

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from agentjobs_async import AgentJob, AgentJobsSession, JobRef, JobStatus, JournalError, ResponseError
-from agentjobs_async.batch import BatchWorker, Journal, State
+from agentjobs_async.batch import BatchWorker, Journal
 from agentjobs_async.batch._run.item import record_end
+from agentjobs_async.batch._run.records import Records
 from agentjobs_async.batch._store.durable_rows import DurableRows
-from agentjobs_async.batch._store.row_store import RowStore
 from agentjobs_async.durable import DurableEntry, DurableJobs
 from agentjobs_async.durable import _following as following
 from agentjobs_async.durable import jobs as durable_jobs
@@ -307,6 +307,33 @@ async def test_end_found_while_it_is_recorded(
     assert listener.called == [("k", "completed")]
 
 
+async def test_corrected_while_an_end_is_recorded(
+    emulator: Emulator,
+    session: AgentJobsSession,
+    file_journal: Journal,
+    listener: Listener,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A job that is corrected and noticed while the end of the wrong one is recorded is followed instead of that."""
+    await emulator.inject("reset on=create", prompt="Hello")
+    wrong, right = [(await session.create_job(prompt)).ref for prompt in ("wrong", "right")]
+
+    async def recorded(records: Records, key: str, job_id: str, *rest: Any) -> Any:
+        if job_id == wrong.job_id:
+            await file_journal.resolve("k", job_id=right.job_id)
+            await jobs._sweep_once()
+        return await record_end(records, key, job_id, *rest)
+
+    monkeypatch.setattr(following, "record_end", recorded)
+    async with DurableJobs(session, file_journal, on_end=listener.on_end) as jobs:
+        await jobs.submit("k", "Hello")
+        await listener.ends(1)
+        await file_journal.resolve("k", job_id=wrong.job_id)
+        await listener.ends(2)
+    assert listener.called == [("k", "CreateOutcomeUnknownError"), ("k", "completed")]
+    assert listener.entries[1].ref == right
+
+
 async def test_end_that_another_has_recorded(
     emulator: Emulator,
     session: AgentJobsSession,
@@ -317,9 +344,9 @@ async def test_end_that_another_has_recorded(
     """The end that is told is the one in the row, where another task has recorded it before this one met an error."""
     await emulator.inject("410 on=get forever", prompt="Hello")
 
-    async def recorded(store: RowStore, key: str, job_id: str, *rest: Any) -> Any:
-        await store.record_ended(key, AgentJob(job_id, str(session.project_id), "failed"), 1)
-        return await record_end(store, key, job_id, *rest)
+    async def recorded(records: Records, key: str, job_id: str, *rest: Any) -> Any:
+        await records.ended(key, AgentJob(job_id, str(session.project_id), "failed"), 1)
+        return await record_end(records, key, job_id, *rest)
 
     monkeypatch.setattr(following, "record_end", recorded)
     async with DurableJobs(session, file_journal, on_end=listener.on_end) as jobs:
@@ -345,10 +372,10 @@ async def test_record_of_an_earlier_end(
         if not failures:
             raise RuntimeError("the chat can't be reached")
 
-    async def recorded(rows: DurableRows, key: str, state: State) -> None:
+    async def recorded(rows: DurableRows, *end: Any, **told: Any) -> None:
         if failures:
             raise failures.pop()
-        await record_told(rows, key, state)
+        await record_told(rows, *end, **told)
 
     monkeypatch.setattr(DurableRows, "record_told", recorded)
     async with DurableJobs(session, file_journal, on_end=on_end) as jobs:

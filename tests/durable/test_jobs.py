@@ -1,4 +1,5 @@
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -13,8 +14,9 @@ from agentjobs_async import (
     JobStatus,
     SessionClosedError,
 )
-from agentjobs_async.batch import BatchItem, FleetLimits, Journal, JournalRow, Where, run_batch
-from agentjobs_async.batch._store.row_store import RowStore
+from agentjobs_async.batch import BatchItem, Journal, JournalRow, Limits, Where, run_batch
+from agentjobs_async.batch._run.records import Records
+from agentjobs_async.batch._store.durable_rows import DurableRows
 from agentjobs_async.durable import DurableEntry, DurableJobs
 from agentjobs_async.testing import Emulator, JobScript
 from tests.batch.stage import NO_KEYS, FakeSession, unused, with_outcome
@@ -185,7 +187,7 @@ async def test_unfollow(emulator: Emulator, session: AgentJobsSession, journal: 
 @pytest.mark.parametrize("by", ["jobs", "journal"])
 async def test_abandoned_before_it_is_sent(journal: Journal, listener: Listener, by: str) -> None:
     """A planned job can't be unfollowed, but abandoned: it is never sent, which all are told, until it is retried."""
-    await journal.set_limits(FleetLimits(max_sending=1))
+    await journal.set_limits(Limits(max_sending=1))
     async with HeldEmulator(speed=20) as emulator, emulator.session(project_id="docs") as session:
         async with DurableJobs(session, journal, on_end=listener.on_end) as jobs:
             first = asyncio.create_task(jobs.submit("first", "First"))
@@ -203,18 +205,47 @@ async def test_abandoned_before_it_is_sent(journal: Journal, listener: Listener,
             with pytest.raises(InvalidInputError, match="k is abandoned: only what is planned"):
                 await jobs.abandon("k")
             assert not await jobs.unfollow("k")
-            assert await journal.retry("k") == "k#2"
+            assert await journal.retry("k") == "k"
             emulator.release.set()
             await first
             await listener.ends(3)
     assert listener.called[0] == ("k", "AgentJobsError")
-    assert sorted(listener.called[1:]) == [("first", "completed"), ("k#2", "completed")]
+    assert sorted(listener.called[1:]) == [("first", "completed"), ("k", "completed")]
     assert emulator.agents_started == {"First": 1, "Hello": 1}
+
+
+async def test_abandoned_as_it_is_planned(
+    journal: Journal, listener: Listener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A `submit` whose job is abandoned as soon as it is planned raises at once, whatever keeps creates waiting."""
+    await journal.set_limits(Limits(max_sending=1))
+    looked, abandoned = DurableRows.no_longer_followed, asyncio.Event()
+
+    async def looking(rows: DurableRows, keys: Sequence[str]) -> set[str]:
+        if "k" in keys:
+            await abandoned.wait()
+        return await looked(rows, keys)
+
+    monkeypatch.setattr(DurableRows, "no_longer_followed", looking)
+    async with HeldEmulator(speed=20) as emulator, emulator.session(project_id="docs") as session:
+        async with DurableJobs(session, journal, on_end=listener.on_end) as jobs:
+            first = asyncio.create_task(jobs.submit("first", "First"))
+            await emulator.arrived.wait()
+            waiting = asyncio.create_task(jobs.submit("k", "Hello"))
+            await until(lambda: jobs.get("k"))
+            await jobs.abandon("k")
+            abandoned.set()
+            with pytest.raises(AgentJobsError, match=r"^'k' was abandoned while planned$"):
+                await waiting
+            await listener.ends(1)
+            emulator.release.set()
+            await first
+    assert emulator.agents_started == {"First": 1}
 
 
 async def test_abandoned_where_no_end_is_told(file_journal: Journal, listener: Listener) -> None:
     """Without an `on_end` here, the create of an abandoned job ends all the same, and a later block tells of it."""
-    await file_journal.set_limits(FleetLimits(max_sending=1))
+    await file_journal.set_limits(Limits(max_sending=1))
     async with HeldEmulator(speed=20) as emulator, emulator.session(project_id="docs") as session:
         async with DurableJobs(session, file_journal) as jobs:
             first = asyncio.create_task(jobs.submit("first", "First"))
@@ -278,7 +309,7 @@ async def test_unfollowed_and_sent_again(
 
 async def test_unfollowed_job_takes_no_slot(session: AgentJobsSession, journal: Journal) -> None:
     """A job that is not followed any more takes no slot of `max_active`: nobody would ever give it back."""
-    await journal.set_limits(FleetLimits(max_active=1))
+    await journal.set_limits(Limits(max_active=1))
     async with DurableJobs(session, journal) as jobs:
         await jobs.submit("k", "long")
         assert await jobs.unfollow("k")
@@ -414,13 +445,13 @@ async def test_abandoned(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A job that is abandoned while it is followed has ended as that, also where its own end is seen first."""
-    work = RowStore.record_ended
+    work = Records.ended
 
-    async def abandon_first(store: RowStore, *ended: Any) -> JournalRow | None:
+    async def abandon_first(records: Records, *ended: Any) -> JournalRow | None:
         await file_journal.abandon("k")
-        return await work(store, *ended)
+        return await work(records, *ended)
 
-    monkeypatch.setattr(RowStore, "record_ended", abandon_first)
+    monkeypatch.setattr(Records, "ended", abandon_first)
     async with DurableJobs(session, file_journal, on_end=listener.on_end) as jobs:
         await jobs.submit("k", "long")
         await (complete(emulator) if seen_first == "the end" else file_journal.abandon("k"))
@@ -429,14 +460,19 @@ async def test_abandoned(
     assert listener.called == [("k", "AgentJobsError")]
 
 
-async def test_journal_that_is_followed(session: AgentJobsSession, file_journal: Journal) -> None:
-    """A second block over the same open journal is refused until the first one is left: both would tell of each end."""
-    async with DurableJobs(session, file_journal):
-        with pytest.raises(InvalidInputError, match=r"other durable jobs .*: share them$"):
-            async with DurableJobs(session, file_journal):
-                pass
-    async with DurableJobs(session, file_journal):
-        pass
+async def test_two_blocks_on_one_journal(emulator: Emulator, session: AgentJobsSession, file_journal: Journal) -> None:
+    """Two blocks over one open journal share it: each job has one agent, and each end is told by one of them."""
+    first, second = Listener(), Listener()
+    async with (
+        DurableJobs(session, file_journal, on_end=first.on_end) as one,
+        DurableJobs(session, file_journal, on_end=second.on_end) as other,
+    ):
+        entries = await asyncio.gather(*(jobs.submit("k", "long") for jobs in (one, other)))
+        await complete(emulator)
+        await first.ends(1)
+    assert len({entry.ref for entry in entries}) == 1
+    assert (first.called, second.called) == ([("k", "completed")], [])
+    assert emulator.agents_started == {"long": 1}
 
 
 async def test_retried(emulator: Emulator, session: AgentJobsSession, journal: Journal, listener: Listener) -> None:
@@ -446,13 +482,13 @@ async def test_retried(emulator: Emulator, session: AgentJobsSession, journal: J
         await jobs.submit("k", "Hello", context={"chat": 1})
         await listener.ends(1)
         emulator.script(JobScript(duration=0.2), prompt="Hello")
-        key = await journal.retry("k")
+        await journal.retry("k")
         await listener.ends(2)
         entry = await jobs.get("k")
         assert entry is not None
-        assert (entry.key, entry.state) == (key, "completed")
+        assert (entry.key, entry.state) == ("k", "completed")
         assert await jobs.submit("k", "Hello") == entry
-    assert listener.called == [("k", "failed"), (key, "completed")]
+    assert listener.called == [("k", "failed"), ("k", "completed")]
     assert listener.entries[1].context == {"chat": 1}
 
 
@@ -465,7 +501,7 @@ async def test_retry_that_is_unfollowed(emulator: Emulator, session: AgentJobsSe
         await listener.ends(1)
         emulator.script(JobScript(duration=1e6), prompt="Hello")
         await file_journal.retry("k")
-        assert [entry.key for entry in await jobs.active()] == ["k#2"]
+        assert [entry.key for entry in await jobs.active()] == ["k"]
         await until(lambda: session.stats().jobs)
         assert await jobs.unfollow("k")
         assert await jobs.active() == []
@@ -473,7 +509,7 @@ async def test_retry_that_is_unfollowed(emulator: Emulator, session: AgentJobsSe
 
 async def test_limit_of_polls(session: AgentJobsSession, journal: Journal) -> None:
     """The polls per second that the journal keeps hold while the block is open, and not after it."""
-    await journal.set_limits(FleetLimits(polls_per_second=12.0))
+    await journal.set_limits(Limits(polls_per_second=12.0))
     async with DurableJobs(session, journal):
         (share,) = session._limits._shares.values()
         assert share.per_second == pytest.approx(12, rel=0.06)  # owners of a database share 95 % of it

@@ -21,8 +21,8 @@ CHILD = """
 import asyncio, os, signal, sys
 from agentjobs_async import PollPolicy
 from agentjobs_async.batch import Journal
+from agentjobs_async.batch._run.records import Records
 from agentjobs_async.batch._store.durable_rows import DurableRows
-from agentjobs_async.batch._store.row_store import RowStore
 from agentjobs_async.durable import DurableJobs
 from agentjobs_async.testing._session import EmulatorSession
 
@@ -37,8 +37,8 @@ def killed_before(owner, name):
     setattr(owner, name, kill)
 
 match moment:
-    case "claim" | "record_created" | "record_ended":
-        killed_before(RowStore, moment)
+    case "claim" | "created" | "ended":
+        killed_before(Records, moment)
     case "record_told":
         killed_before(DurableRows, moment)
 
@@ -70,7 +70,7 @@ async def killed(emulator: Emulator, location: Path, moment: str) -> None:
         assert await asyncio.to_thread(child.ended) == -signal.SIGKILL
 
 
-@pytest.mark.parametrize("moment", ["claim", "record_ended", "on_end", "record_told"])
+@pytest.mark.parametrize("moment", ["claim", "ended", "on_end", "record_told"])
 async def test_kill(emulator: Emulator, session: AgentJobsSession, path: Path, moment: str, listener: Listener) -> None:
     """Killed between plan and claim, before the end is recorded, or in `on_end`: the next start tells of the end."""
     await killed(emulator, path, moment)
@@ -86,7 +86,7 @@ async def test_kill(emulator: Emulator, session: AgentJobsSession, path: Path, m
 
 async def test_kill_between_create_and_save(emulator: Emulator, session: AgentJobsSession, path: Path) -> None:
     """Killed before the answer to its create is saved: the row is unknown, told and listed, and never created again."""
-    await killed(emulator, path, "record_created")
+    await killed(emulator, path, "created")
     listener = Listener()
     async with Journal.open(path) as journal:
         async with DurableJobs(session, journal, on_end=listener.on_end) as jobs:
@@ -115,7 +115,7 @@ async def test_replica_that_dies(emulator: Emulator, session: AgentJobsSession, 
     with server_is_up():
         async with Journal.open(laid_out, owner_timeout=NEVER) as journal:
             async with DurableJobs(session, journal, on_end=listener.on_end):
-                mine = journal._store.owner
+                (mine,) = journal._opened.owners.own
                 execute(laid_out, f"UPDATE agentjobs_owners SET seen_at = 0 WHERE owner <> '{mine}'")  # noqa: S608 - our own name
                 await listener.ends(1)
     assert listener.called == [("k", "completed")]

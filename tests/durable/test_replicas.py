@@ -9,9 +9,10 @@ import pytest
 from sqlalchemy import delete
 
 from agentjobs_async import AgentJobsError, AgentJobsSession, JournalError, SessionClosedError
-from agentjobs_async.batch import BatchItem, FleetLimits, Journal
+from agentjobs_async.batch import BatchItem, Journal, Limits
+from agentjobs_async.batch._database.schema import OWNERS
 from agentjobs_async.batch._store.heartbeat import Heartbeat
-from agentjobs_async.batch._store.schema import OWNERS
+from agentjobs_async.batch.states import RELEASE
 from agentjobs_async.durable import DurableJobs
 from agentjobs_async.testing import Emulator, JobScript
 from tests.batch.silence import NEVER, heartbeat_of
@@ -30,20 +31,19 @@ async def journals(laid_out: str) -> AsyncIterator[tuple[Journal, Journal]]:
 
 
 @asynccontextmanager
-async def counts_as_dead(journal: Journal, by: Journal) -> AsyncIterator[None]:
-    """Let the owner of a journal have been silent for too long within the block, as one that is stopped."""
+async def counts_as_dead(journal: Journal) -> AsyncIterator[None]:
+    """Let the owners of a process have been silent for too long within the block, as if it was stopped."""
     heartbeat = heartbeat_of(journal)
 
     async def fail() -> None:
         raise JournalError("stopped", "io")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(heartbeat, Heartbeat._beat.__name__, fail)
-        _ = await heartbeat._database.write(delete(OWNERS).where(OWNERS.c.owner == journal._store.owner))
-        await heartbeat_of(by)._sweep()
+        patch.setattr(heartbeat, Heartbeat.beat.__name__, fail)
+        _ = await heartbeat._database.write(delete(OWNERS).where(OWNERS.c.owner.in_(journal._opened.owners.own)))
         yield
         patch.setattr(Heartbeat, "is_sure", False)
-        await Heartbeat._beat(heartbeat)
+        await Heartbeat.beat(heartbeat)
 
 
 async def test_submitted_where_no_end_is_told(
@@ -92,7 +92,7 @@ async def test_unfollowed_while_another_process_sends(journals: tuple[Journal, J
 async def test_abandoned_elsewhere(journals: tuple[Journal, Journal]) -> None:
     """A planned job that another process abandons is not sent, and every call that waits for its create says so."""
     listener = Listener()
-    await journals[0].set_limits(FleetLimits(max_sending=1))
+    await journals[0].set_limits(Limits(max_sending=1))
     async with HeldEmulator(speed=20) as emulator, emulator.session(project_id="docs") as session:
         async with (
             DurableJobs(session, journals[0], on_end=listener.on_end) as one,
@@ -117,10 +117,10 @@ async def test_abandoned_elsewhere(journals: tuple[Journal, Journal]) -> None:
 
 async def test_item_of_another_process(session: AgentJobsSession, journals: tuple[Journal, Journal]) -> None:
     """The planned item of a process that follows no durable jobs is sent by the one that it is submitted to."""
-    listener, store = Listener(), journals[0]._store
-    await journals[0].add([BatchItem("k", "Hello")])
-    claim = str(await store.claim("k"))
-    await store.release_claim("k", None, claim=claim)
+    listener, store = Listener(), journals[0].store
+    await journals[0].add([BatchItem("k", "Hello", "docs")])
+    claim = await store.claim("k", "a run")
+    assert await store.move(RELEASE, "k", "a run", matching={"claim": claim}, new={"error": None})
     async with DurableJobs(session, journals[1], on_end=listener.on_end) as jobs, asyncio.timeout(60):
         await jobs.submit("k", "Hello")
         await listener.ends(1)
@@ -139,7 +139,7 @@ async def test_owner_that_was_silent(
     ):
         await one.submit("k", "long")
         assert others.stats().jobs == 1
-        async with counts_as_dead(journals[0], journals[1]):
+        async with counts_as_dead(journals[0]):
             await second.change("active")
         await until(lambda: not others.stats().jobs)
         await journals[1].abandon("k")
@@ -183,7 +183,7 @@ async def test_create_of_an_owner_that_leaves(journals: tuple[Journal, Journal],
         ):
             submitting = asyncio.create_task(one.submit("k", "Hello"))
             await emulator.arrived.wait()
-            async with counts_as_dead(journals[0], journals[1]):
+            async with counts_as_dead(journals[0]):
                 await listener.ends(1)
             leaving = asyncio.create_task(one.aclose())
             emulator.release.set()
@@ -205,11 +205,11 @@ async def test_create_that_counted_as_unknown(journals: tuple[Journal, Journal])
     ):
         submitting = asyncio.create_task(one.submit("k", "Hello"))
         await emulator.arrived.wait()
-        async with counts_as_dead(journals[0], journals[1]):
+        async with counts_as_dead(journals[0]):
             await second.ends(1)
         emulator.release.set()
         assert (await submitting).state == "active"
         await complete(emulator, "Hello")
-        await first.ends(1)
-    assert (first.called, second.called) == ([("k", "completed")], [("k", "CreateOutcomeUnknownError")])
+        await second.ends(2)
+    assert (first.called, second.called) == ([], [("k", "CreateOutcomeUnknownError"), ("k", "completed")])
     assert emulator.agents_started == {"Hello": 1}

@@ -20,7 +20,8 @@ from sqlalchemy import true
 
 from agentjobs_async import AgentJobsSession, PollPolicy
 from agentjobs_async.batch import BatchWorker, Journal
-from agentjobs_async.batch._store.row_store import RowStore
+from agentjobs_async.batch._run.records import Records
+from agentjobs_async.batch._store.store import Store
 from agentjobs_async.engines._connector import QueueConnector
 from agentjobs_async.engines.procrastinate import run_worker
 from agentjobs_async.testing._session import EmulatorSession
@@ -31,13 +32,13 @@ NEVER: Final = 600.0
 """Seconds until a worker counts as dead: longer than any machine stands still within a test."""
 POINTS: Final[dict[str, tuple[type, str, str]]] = {
     "before it runs a chunk": (BatchWorker, "run", "before"),
-    "before it claims": (RowStore, "claim", "before"),
-    "when it has claimed": (RowStore, "claim", "after"),
+    "before it claims": (Store, "claim", "before"),
+    "when it has claimed": (Store, "claim", "after"),
     "before it sends": (AgentJobsSession, "create_job", "before"),
     "when it has the answer": (AgentJobsSession, "create_job", "after"),
-    "when it has recorded the id": (RowStore, "record_created", "after"),
-    "before it records the end": (RowStore, "record_ended", "before"),
-    "when it has recorded the end": (RowStore, "record_ended", "after"),
+    "when it has recorded the id": (Records, "created", "after"),
+    "before it records the end": (Records, "ended", "before"),
+    "when it has recorded the end": (Records, "ended", "after"),
     "before it ends the chunk": (QueueConnector, "execute_query_async", "finish_job"),
     "before it gives the chunk back": (QueueConnector, "execute_query_async", "retry_job"),
     "before it says good-bye": (QueueConnector, "execute_query_async", "unregister"),
@@ -107,7 +108,7 @@ def run(told: c_longlong, base_url: str, key: str, location: str, point: str = "
         owner, name, when = POINTS[point]
         _call_around(owner, name, when, lambda _: arrive())
     if point in POINTS_OF_LEAVING:
-        _call_around(RowStore, "record_created", "after", lambda _: stop.set())
+        _call_around(Records, "created", "after", lambda _: stop.set())
     _tell_number(told)
     clock = patch(f"{_STORE}.heartbeat.time", _clock_that_goes_on())
     with impatient(), unhurried(), clock, suppress(KeyboardInterrupt):

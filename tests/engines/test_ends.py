@@ -10,7 +10,7 @@ from typing import IO
 import pytest
 
 from agentjobs_async import PollPolicy
-from agentjobs_async.batch import FleetLimits, Journal, State
+from agentjobs_async.batch import Journal, Limits, State
 from agentjobs_async.batch._store import heartbeat
 from agentjobs_async.engines.procrastinate import defer, run_worker, submit
 from agentjobs_async.testing import Emulator, JobScript
@@ -82,12 +82,13 @@ async def test_a_worker_that_is_stopped_and_goes_on(database: str, journal: Jour
             await submit(items(COUNT), journal=journal, chunk=COUNT)
             stopped = Worker(emulator, database, complaints, point, signal.SIGSTOP)
             try:
+                await until(lambda: stopped.is_stopped)
+                stop = asyncio.Event()
+                working = asyncio.ensure_future(run_worker(session, journal, stop=stop, **SOON))
                 unknown = await _unknown_of(stopped, journal)
                 for key in unknown:
                     await journal.resolve(key, send_again=True)
                 await defer(unknown, journal=journal)
-                stop = asyncio.Event()
-                working = asyncio.ensure_future(run_worker(session, journal, stop=stop, **SOON))
                 await until(lambda: ended(journal))
                 stopped.process.send_signal(signal.SIGCONT)
                 await until(stopped.is_known)
@@ -102,13 +103,12 @@ async def test_a_worker_that_is_stopped_and_goes_on(database: str, journal: Jour
 
 
 async def _unknown_of(stopped: Worker, journal: Journal) -> list[str]:
-    """Record the silence of a stopped worker until its claims are unknown."""
+    """Record the silence of a stopped worker until another one finds that its claims are unknown."""
 
     async def found() -> bool:
         await stopped.record_silence()
         return bool(await journal.unknown())
 
-    await until(lambda: stopped.is_stopped)
     await until(found)
     return [row.key for row in await journal.unknown()]
 
@@ -134,7 +134,7 @@ async def test_ending_without_a_database(
                 await run_worker(session, journal, stop=stop, **SOON)
 
     async with Journal.open(database, owner_timeout=NEVER) as journal:
-        await journal.set_limits(FleetLimits(max_active=GATE))
+        await journal.set_limits(Limits(max_active=GATE))
         await submit(items(COUNT), journal=journal, chunk=1)
     async with wired(database) as wire, Emulator(script=ENDLESS) as emulator:
         working = asyncio.ensure_future(work(wire.url, emulator))

@@ -19,8 +19,12 @@ from agentjobs_async import (
     SessionClosedError,
     WaitTimeoutError,
 )
-from agentjobs_async.batch import BatchItem, BatchResult, BatchWorker, FleetLimits, Journal, State, Where, move_journal
+from agentjobs_async.batch import BatchItem, BatchResult, BatchWorker, Journal, Limits, State, Where, move_journal
+from agentjobs_async.batch._run.records import Records
+from agentjobs_async.batch._store.durable_rows import DurableRows
 from agentjobs_async.batch._store.opened import Opened
+from agentjobs_async.batch._store.owning import free_dead, free_own, unowned
+from agentjobs_async.engines import _sweeping
 from agentjobs_async.engines._connector import queue_errors
 from agentjobs_async.engines.procrastinate import defer, run_worker, submit, work_off
 from agentjobs_async.testing import Emulator, JobScript
@@ -205,7 +209,7 @@ async def test_a_refused_key_ends_the_work(journal: Journal, database: str) -> N
 async def test_limits(journal: Journal, database: str) -> None:
     """Two workers together keep within the limits that the journal has for all."""
     async with Emulator(script=JobScript(duration=0.1)) as emulator:
-        await journal.set_limits(FleetLimits(max_active=4))
+        await journal.set_limits(Limits(max_active=4))
         await submit(items(30), journal=journal, chunk=5)
         policy = PollPolicy(wait=lambda _: 0.03)
         async with (
@@ -225,7 +229,7 @@ async def test_limits_that_the_journal_keeps(journal: Journal, database: str) ->
     session = FakeSession(duration=FOREVER)
     session.answers = {f"p{number}": [0.01] for number in range(4)}
     results: list[BatchResult] = []
-    await journal.set_limits(FleetLimits(max_sending=1, timeout=0.1))
+    await journal.set_limits(Limits(max_sending=1, timeout=0.1))
     await submit(items(4), journal=journal)
     await work(session, journal, lambda: _attempted_again(database), on_result=results.append)
     assert session.most_under_way == 1
@@ -409,7 +413,8 @@ async def test_items_that_no_chunk_carries(journal: Journal, database: str, late
     session = FakeSession()
     await submit(items(2), journal=journal)
     other = await Journal.open(database, owner_timeout=NEVER).__aenter__()
-    claim = await other._store.claim("k0")
+    owner = await other._opened.join(FakeSession().session)
+    claim = await other.store.claim("k0", owner.name)
     assert isinstance(claim, str)
     await be_silent(other, database)
     stop = asyncio.Event()
@@ -417,9 +422,9 @@ async def test_items_that_no_chunk_carries(journal: Journal, database: str, late
     await until(lambda: _none(database))
     assert states(await journal.rows()) == {"k0": "unknown", "k1": "completed"}
     if late == "created":
-        await other._store.record_created("k0", JobRef("docs", "job_of_another"))
+        await Records(other.store, owner.name, str).created("k0", claim, JobRef("docs", "job_of_another"), None)
     else:
-        await other._store.release_claim("k0", None, claim=claim)
+        await Records(other.store, owner.name, str).released("k0", claim, None)
     await other.aclose()
     await until(lambda: ended(journal))
     assert states(await journal.rows()) == {"k0": "completed", "k1": "completed"}
@@ -431,24 +436,53 @@ async def test_items_that_no_chunk_carries(journal: Journal, database: str, late
 async def test_items_that_somebody_waits_for(journal: Journal, database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Items of dead owners that a chunk carries are not handed out once more."""
     await submit(items(2), journal=journal)
-    async with Journal.open(database, owner_timeout=NEVER) as other:
-        await other._store.claim("k0")
-        await other._store.record_created("k0", JobRef("docs", "job_1"))
-        execute(database, "UPDATE procrastinate_jobs SET scheduled_at = now() + interval '1 hour'")
-    assert [key for _, key in await journal._store.unowned(1.0, 0, 10)] == ["k0"]
-    real, sweeps = journal._store.unowned, []
+    await _created_by_another(journal, "k0")
+    execute(database, "UPDATE procrastinate_jobs SET scheduled_at = now() + interval '1 hour'")
+    await free_dead(journal.store)
+    assert [key for _, key in await unowned(journal.store, 0, 10)] == ["k0"]
+    sweeps = []
 
-    async def unowned(*arguments: Any) -> Any:
-        sweeps.append(await real(*arguments))
+    async def found(*arguments: Any) -> Any:
+        sweeps.append(await unowned(*arguments))
         return sweeps[-1]
 
-    monkeypatch.setattr(journal._store, "unowned", unowned)
+    monkeypatch.setattr(_sweeping, "unowned", found)
     stop = asyncio.Event()
     working = asyncio.ensure_future(run_worker(FakeSession().session, journal, stop=stop, **SOON))
     await until(lambda: len(sweeps) > 2)
     assert tasks(database) == [("todo", 0)]
     stop.set()
     await working
+
+
+async def test_durable_jobs_beside_workers(journal: Journal) -> None:
+    """Workers leave planned and active rows to durable jobs that follow them, and take them once these are gone."""
+    store, session = journal.store, FakeSession()
+    owner = await journal._opened.join(session.session)
+    rows, records = DurableRows(store, owner.name, tells=True), Records(store, owner.name, str)
+    for key in ("active", "planned"):
+        assert await rows.submit(BatchItem(key, f"p {key}", "docs"))
+        assert await records.unknown(key, str(await records.claim(key)), unknown())
+    await journal.resolve("active", job_id="found")
+    await journal.resolve("planned", send_again=True)
+    await free_dead(store)
+    assert await unowned(store, 0, 10) == []
+    await free_own(store, owner.name)
+    await journal._opened.leave(owner, has_left=True)
+    assert [key for _, key in await unowned(store, 0, 10)] == ["active", "planned"]
+    stop = asyncio.Event()
+    working = asyncio.ensure_future(run_worker(session.session, journal, stop=stop, **SOON))
+    await until(lambda: ended(journal))
+    stop.set()
+    await working
+    assert states(await journal.rows()) == {"active": "completed", "planned": "completed"}
+    assert session.agents == {"p planned": 1}
+
+
+async def _created_by_another(journal: Journal, key: str) -> None:
+    """Create the job of a row for an owner that has ended."""
+    claim = str(await journal.store.claim(key, "another"))
+    assert await Records(journal.store, "another", str).created(key, claim, JobRef("docs", "job_1"), None)
 
 
 async def test_what_is_planned_again(journal: Journal) -> None:
@@ -461,14 +495,17 @@ async def test_what_is_planned_again(journal: Journal) -> None:
     working = asyncio.ensure_future(run_worker(session.session, journal, stop=stop, **SOON))
     await until(lambda: ended(journal))
     session.ends.clear()
-    assert await journal.retry(where=Where(states={"failed"})) == ("k0#2",)
+    assert await journal.retry(where=Where(states={"failed"})) == ("k0",)
     await journal.resolve("k1", send_again=True)
     await journal.resolve("k2", job_id="found")
     await until(lambda: ended(journal))
     stop.set()
     await working
-    wanted = {"k0": "failed", "k1": "completed", "k2": "completed", "k0#2": "completed"}
-    assert states(await journal.rows(all_tries=True)) == wanted
+    assert [(row.key, row.tries, row.state) for row in await journal.rows(all_tries=True)] == [
+        *(("k0", 1, "failed"), ("k0", 2, "completed")),
+        *(("k1", 1, "unknown"), ("k1", 2, "completed")),
+        ("k2", 1, "completed"),
+    ]
     assert session.agents == {"p0": 2, "p1": 1}
 
 
@@ -477,8 +514,7 @@ async def test_a_journal_that_moves_to_a_worker(journal: Journal, database: str,
     session = FakeSession()
     async with Journal.open(path) as file:
         await file.add(items(2))
-        await file._store.claim("k1")
-        await file._store.record_created("k1", JobRef("docs", "job_1"))
+        await _created_by_another(file, "k1")
     stop = asyncio.Event()
     working = asyncio.ensure_future(run_worker(session.session, journal, stop=stop, **SOON))
     await move_journal(path, database)

@@ -12,7 +12,7 @@ from typing import IO
 
 import pytest
 
-from agentjobs_async.batch import FleetLimits, Journal, Rate, State
+from agentjobs_async.batch import Journal, Limits, Rate, State
 from agentjobs_async.engines.procrastinate import defer, submit
 from agentjobs_async.testing import Emulator, JobScript
 from tests.batch.stage import items
@@ -24,7 +24,7 @@ from tests.until import until
 ROUNDS = int(os.environ.get("AGENTJOBS_COMING_AND_GOING", "7"))
 """How often a worker is stopped, dies or stalls; the whole sweep is AGENTJOBS_COMING_AND_GOING=70."""
 LIFE = 0.4
-LIMITS = FleetLimits(max_active=6, create_rate=Rate(14, per=1.0), unknown_for=4.0)
+LIMITS = Limits(max_active=6, create_rate=Rate(14, per=1.0), unknown_for=4.0)
 
 
 class Fleet:

@@ -6,10 +6,11 @@ from typing import Final
 
 from tests.checkout import ROOT
 from tests.mutants.mutant import Mutant
+from tests.mutants.owning import OWNING
 from tests.mutants.sending import SENDING
 from tests.mutants.watching import WATCHING
 
-MUTANTS: Final = (*SENDING, *WATCHING)
+MUTANTS: Final = (*SENDING, *OWNING, *WATCHING)
 
 
 def problems(mutants: tuple[Mutant, ...] = MUTANTS, checkout: Path = ROOT) -> list[str]:

@@ -62,14 +62,14 @@ SENDING: Final = (
     # The way of an item.
     Mutant(
         "sending-goes-to-planned-on-resume",
-        "batch/_store/statements.py",
-        "return rows.values(state=State.UNKNOWN, **values).returning(_ROW.key)",
-        "return rows.values(state=State.PLANNED, **values).returning(_ROW.key)",
+        "batch/_store/owning.py",
+        "store.move_all(DOUBT, _ROW.number.in_(numbers), is_dead, mover=mover, error=_OWNER_GONE)",
+        "store.move_all(RELEASE, _ROW.number.in_(numbers), is_dead, mover=mover, error=_OWNER_GONE)",
         "After a crash, a create that had left is sent again: two agents for one item.",
     ),
     Mutant(
         "an-abandoned-row-is-sent",
-        "batch/_store/sqlite.py",
+        "batch/_database/sqlite.py",
         "or_(_ROW.state == State.PLANNED, repeated)",
         "or_(_ROW.state.in_([State.PLANNED, State.ABANDONED]), repeated)",
         "An item that its user has withdrawn is sent all the same.",
@@ -98,10 +98,10 @@ SENDING: Final = (
         "batch/_run/item.py",
         """\
             await self.item.context.slots.take(self.item.slot)
-            await permit.take_common()
+            await permit.pass_next()
 """,
         """\
-            await permit.take_common()
+            await permit.pass_next()
             await self.item.context.slots.take(self.item.slot)
 """,
         "Items that wait for a slot hold parts of the rate of all projects: others stand still.",
@@ -110,21 +110,21 @@ SENDING: Final = (
         "active-before-the-id-is-recorded",
         "batch/_run/item.py",
         """\
-        await asyncio.shield(self._start_recording(job.ref))
-        self.item.ref = job.ref
+        await asyncio.shield(self._start_recording(claim, job.ref))
+        if self.item.row.job_id != job.id:
 """,
         """\
         self.item.set_state(State.ACTIVE)
-        await asyncio.shield(self._start_recording(job.ref))
-        self.item.ref = job.ref
+        await asyncio.shield(self._start_recording(claim, job.ref))
+        if self.item.row.job_id != job.id:
 """,
         "A run that ends while an id is being recorded leaves before the id is durable.",
     ),
     Mutant(
         "the-recording-of-an-id-not-shielded",
         "batch/_run/item.py",
-        "await asyncio.shield(self._start_recording(job.ref))",
-        "await self._start_recording(job.ref)",
+        "await asyncio.shield(self._start_recording(claim, job.ref))",
+        "await self._start_recording(claim, job.ref)",
         "A cancellation at the wrong moment leaves a job that no journal knows.",
     ),
     Mutant(
@@ -137,44 +137,44 @@ SENDING: Final = (
     # Limits of creates.
     Mutant(
         "a-rate-counted-from-the-start",
-        "batch/_run/throttle.py",
+        "batch/_run/create_gate.py",
         '''\
             self._under_way += 1
-            return self.holds
+            return self.recalls
 
     def spend(self) -> None:
         """Count a create that the server answered, or may have answered."""
         self._under_way -= 1
-        if self._rate is not None:  # without one nothing would ever remove them
-            self._sent.append(self._clock())
+        self._window.add(self._clock())
 ''',
         '''\
             self._under_way += 1
             self._began = self._clock()
-            return self.holds
+            return self.recalls
 
     def spend(self) -> None:
         """Count a create that the server answered, or may have answered."""
         self._under_way -= 1
-        if self._rate is not None:  # without one nothing would ever remove them
-            self._sent.append(self._began)
+        self._window.add(self._began)
 ''',
         "Where creates are slow to arrive, the server counts more of them in a span than its quota allows.",
     ),
     Mutant(
         "a-rate-forgets-refused-creates",
-        "batch/_run/throttle.py",
+        "batch/_run/create_gates.py",
         """\
-        self.spend()
-        self._own.limit(began, error.retry_after""",
+        permit.spend()
+        own = self.of(permit.project)
+        own.limit(began, """,
         """\
-        self.refund()
-        self._own.limit(began, error.retry_after""",
+        permit.refund()
+        own = self.of(permit.project)
+        own.limit(began, """,
         "After a 429, more creates are sent than the server's quota has room for, and it refuses them, too.",
     ),
     Mutant(
         "a-lost-wake-up-of-creates",
-        "batch/_run/throttle.py",
+        "batch/_run/create_gate.py",
         '''\
         """Discard a create that never reached the server."""
         self._under_way -= 1
@@ -210,9 +210,9 @@ SENDING: Final = (
     # What a journal keeps.
     Mutant(
         "the-key-in-the-journal",
-        "batch/_store/row_store.py",
-        "return one_line(self._mask(_whole_text(error)), _LONGEST_ERROR_BYTES)",
-        "return one_line(_whole_text(error), _LONGEST_ERROR_BYTES)",
+        "batch/_run/records.py",
+        "return one_line(self._mask(_whole_text(error)), LONGEST_ERROR_BYTES)",
+        "return one_line(_whole_text(error), LONGEST_ERROR_BYTES)",
         "A server that echoes the key brings it into the journal, and from there into reports.",
     ),
     Mutant(
@@ -229,11 +229,11 @@ SENDING: Final = (
         """\
         if not await on_end(entry, ended):
             return False
-        await _retried(partial(self._record_told, followed))
+        await _retried(partial(self._record_told, followed, told))
         return True
 """,
         """\
-        await _retried(partial(self._record_told, followed))
+        await _retried(partial(self._record_told, followed, told))
         return await on_end(entry, ended)
 """,
         "A process that is killed as a job ends never tells of the end: a chat waits for ever.",
@@ -241,19 +241,19 @@ SENDING: Final = (
     Mutant(
         "on-end-before-the-end-is-recorded",
         "durable/_following.py",
-        "                outcome, row = await _retried(record)\n",
+        "                recorded, outcome = await _retried(record)\n",
         """\
                 if self.on_end is not None and isinstance(ended, AgentJob):
                     await self.on_end(followed.entry(ended), ended)
-                outcome, row = await _retried(record)
+                recorded, outcome = await _retried(record)
 """,
         "Who is told of an end finds the job active in the journal, and is told once more.",
     ),
     Mutant(
         "planned-again-and-not-followed",
         "batch/_store/statements.py",
-        'FOLLOWED_AGAIN: Final = case((_ROW.told_state.is_not(None), ""))',
-        "FOLLOWED_AGAIN: Final = case((_ROW.told_state.is_not(None), _ROW.told_state))",
+        "followed), else_=_ROW.follow)",
+        "_ROW.follow), else_=_ROW.follow)",
         "A durable job that was unfollowed and is planned again is sent by nobody.",
         ("tests/batch", "tests/durable"),
     ),

@@ -3,10 +3,10 @@
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
 from typing import Any, Final
 
 from agentjobs_async import AgentJob, HttpTimeouts, JobRef, JobTracker, PollBudget, PollFailed
-from agentjobs_async._polling.limiters import PollShare
 from tests.polled import Polled, cancelled, clock, ended, every, in_memory, kinds, never, refs, swallows, takes
 from tests.polling.working import Working, working
 from tests.rows import failures_at_once
@@ -65,7 +65,7 @@ async def test_room_that_nobody_needs() -> None:
         get_job = Polled(jobs={"job_0": [noting(lasted)]}, latency=0.1)
         async with working(get_job, count, slots, delay) as work:
             await asyncio.sleep(20)
-            work.limits.share("journal", PollShare(0.0))
+            work.limits.share("journal", SimpleNamespace(per_second=0.0))
             await asyncio.sleep(80)
             assert lasted == []
             work.limits.share("journal", None)

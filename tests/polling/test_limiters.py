@@ -1,11 +1,19 @@
 """The limits from outside: of the budget, of the caller, and of a fleet."""
 
 import pytest
+from attrs import define
 
 from agentjobs_async._polling.gate import Gate
-from agentjobs_async._polling.limiters import PollLimits, PollShare
+from agentjobs_async._polling.limiters import PollLimits
 from tests.polled import peak
 from tests.rows import failures
+
+
+@define
+class Share:
+    """What a process has of a limit that several share; it may change at any time."""
+
+    per_second: float
 
 
 def opens_at(limits: PollLimits, now: float) -> float:
@@ -43,15 +51,9 @@ def polls_of(limits: PollLimits, begin: float, end: float, late: float = 0.0) ->
 def limits_of(count: int, limit: float) -> list[PollLimits]:
     """Return the limits of processes that share one, as a journal gives each its share."""
     found = [PollLimits(None) for _ in range(count)]
-    for number, limits in enumerate(found):
-        limits.share("journal", PollShare(limit / count, 7.0 + number / limit))
+    for limits in found:
+        limits.share("journal", Share(limit / count))
     return found
-
-
-class Sharer:
-    """A process that may count as dead."""
-
-    is_sure = False
 
 
 def test_rate() -> None:
@@ -64,54 +66,27 @@ def test_rate() -> None:
 
 
 def test_all_at_once() -> None:
-    """The polls of 20 processes that all have many due at once stay within the limit in each second, and use it."""
+    """The polls of 20 processes that all have many due at once use the limit; each may exceed its share by one poll."""
 
     def check(limit: float, late: float) -> None:
         starts = sorted(at for limits in limits_of(20, limit) for at in polls_of(limits, 100.3, 160.3, late))
-        assert peak(starts, 0.99) <= limit
+        assert peak(starts, 0.99) <= limit + 20
         assert len(starts) == pytest.approx(60 * limit, rel=0.05, abs=20)
 
     assert failures(check, *((limit, late) for limit in (3.0, 5.0, 50.0, 190.0) for late in (0.0, 0.003))) == {}
 
 
-def test_seldom_due() -> None:
-    """A poll that comes up between two turns waits for the next one: others may have come up with it."""
-    starts = []
-    for limits in limits_of(4, 2.0):
-        at = opens_at(limits, 100.25)
-        count(limits, at)
-        starts.append(at)
-    assert starts == pytest.approx([101.0, 101.5, 102.0, 100.5])
-
-
-def test_a_moved_turn() -> None:
-    """A share that is given anew, a little earlier than the last one, does not repeat the turn that was used."""
-    limits = PollLimits(None)
-    limits.share("journal", PollShare(1.0, 10.0))
-    count(limits, opens_at(limits, 10.0))
-    limits.share("journal", PollShare(1.0, 10.01))
-    assert opens_at(limits, 10.001) == pytest.approx(11.01)
-
-
 def test_none_at_present() -> None:
-    """No poll starts while the share is 0, or its sharer not sure of it; the process looks again after a second."""
-    limits = PollLimits(None)
-    limits.share("journal", PollShare(0.0))
+    """No poll starts while the share is 0, and the process looks again after a second; a share may grow at any time."""
+    limits, share = PollLimits(None), Share(0.0)
+    limits.share("journal", share)
     assert opens_at(limits, 10.0) == 11.0
-    sharer = Sharer()
-    limits.share("journal", PollShare(5.0, 10.0, sharer))
-    assert opens_at(limits, 10.0) == 11.0
-    sharer.is_sure = True
+    share.per_second = 5.0
     assert opens_at(limits, 10.0) == 10.0
-
-
-def test_many_polls_need_no_turns() -> None:
-    """A share with an interval that is as short as timers are late keeps the interval, at any time."""
-    limits = PollLimits(None)
-    limits.share("journal", PollShare(100.0, 7.0))
-    assert opens_at(limits, 10.004) == 10.004
-    count(limits, 10.004)
-    assert opens_at(limits, 10.004) == pytest.approx(10.014)
+    count(limits, 10.0)
+    assert opens_at(limits, 10.0) == pytest.approx(10.2)
+    share.per_second = 2.0
+    assert opens_at(limits, 10.0) == pytest.approx(10.5)
 
 
 def test_the_smallest_limit_holds() -> None:
@@ -120,7 +95,7 @@ def test_the_smallest_limit_holds() -> None:
     def check(budget: float | None, own: float | None, share: float) -> None:
         limits = PollLimits(budget)
         limits.limit(own)
-        limits.share("journal", PollShare(share, 0.0))
+        limits.share("journal", Share(share))
         assert len(polls_of(limits, 0.1, 50.1, 0.003)) == pytest.approx(100, abs=1)
         limits.share("journal", None)
         others = [limit for limit in (budget, own) if limit is not None]
@@ -135,8 +110,8 @@ def test_the_smallest_limit_holds() -> None:
 def test_two_journals() -> None:
     """The smaller of the shares of two journals counts, until it is lifted."""
     limits = PollLimits(None)
-    limits.share("one", PollShare(1.0))
-    limits.share("two", PollShare(4.0))
+    limits.share("one", Share(1.0))
+    limits.share("two", Share(4.0))
     assert len(polls_of(limits, 0.0, 50.0)) == pytest.approx(50, abs=1)
     limits.share("one", None)
     assert len(polls_of(limits, 100.0, 150.0)) == pytest.approx(200, abs=1)

@@ -43,12 +43,22 @@ class Served:
         return {"Authorization": f"Bearer {self.token}"}
 
     async def act(
-        self, action: str, *numbers: int, state: str = "failed", journal: str = "", headers: Any = None, **rest: Any
+        self,
+        action: str,
+        *numbers: int,
+        state: str = "failed",
+        tries: int = 1,
+        journal: str = "",
+        headers: Any = None,
+        **rest: Any,
     ) -> tuple[int, Any]:
-        """Send an action for rows in a state, with the token unless headers are given; return status and answer."""
+        """Send an action for rows in a state, of a try, with the token unless headers are given.
+
+        Return status and answer.
+        """
         headers = self.bearer if headers is None else headers
         journal = journal or (await self.lines(self.bearer))[0]["identity"]
-        body = {"action": action, "journal": journal, "rows": {state: list(numbers)}, **rest}
+        body = {"action": action, "journal": journal, "rows": {state: [[number, tries] for number in numbers]}, **rest}
         async with self.client.post(f"{self.address}actions", json=body, headers=headers) as response:
             text = await response.text()
             return response.status, json.loads(text) if response.ok else text

@@ -5,7 +5,9 @@ from io import StringIO
 from pathlib import Path
 from typing import Any, Final
 
+from agentjobs_async import JobRef
 from agentjobs_async.batch import BatchItem, Journal, JournalRow, run_batch
+from agentjobs_async.batch._run.records import Records
 from agentjobs_async.report import write_report
 from agentjobs_async.testing import Emulator, Fault, JobScript
 
@@ -69,6 +71,16 @@ async def fail_hostile(path: Path) -> None:
     """Run items whose prompts and keys would do harm, if a page or a shell read them as anything but text."""
     items = [BatchItem(f"hostile-{number}", text) for number, text in enumerate(HOSTILE)]
     await fail_all(path, [*items, *(BatchItem(key, "Document it") for key in HOSTILE_KEYS)])
+
+
+async def answered_late(path: Path, key: str, job_id: str) -> None:
+    """Let the create of a planned item be answered once the item was sent again, since its outcome was unknown."""
+    async with Journal.open(path) as journal:
+        records = Records(journal.store, "another", str)
+        claim = str(await records.claim(key))
+        assert await records.unknown(key, claim, OSError("no answer"))
+        await journal.resolve(key, send_again=True)
+        assert await records.created(key, claim, JobRef("docs", job_id), None) is None
 
 
 async def report_of(path: Path, **options: Any) -> str:

@@ -19,15 +19,17 @@ from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
 from agentjobs_async import InvalidInputError, JobRef
-from agentjobs_async.batch import BatchItem, Journal, State, move_journal
+from agentjobs_async.batch import BatchItem, BatchWorker, Journal, State, move_journal
+from agentjobs_async.batch._run.records import Records
+from agentjobs_async.batch._store.settling import abandon
 from agentjobs_async.report import board
 from agentjobs_async.report.document import Document
 from agentjobs_async.report.live.feed import ChangeFeed
 from agentjobs_async.report.serving import running
 from agentjobs_async.report.source import Source
-from tests.batch.stage import claim_of
+from tests.batch.stage import FakeSession
 from tests.report.served import Served, Stream, served, status_of
-from tests.report.stage import OUTCOMES, rows_of, run_some
+from tests.report.stage import OUTCOMES, answered_late, rows_of, run_some
 
 pytestmark = pytest.mark.slow
 
@@ -139,13 +141,13 @@ async def test_first_rows_come_at_once(first: Path) -> None:
     assert 0 < rows[1] < 2001 == document.rows
 
 
-async def test_retry_replaces_the_row(run: Path) -> None:
-    """An item that is tried again is one row: the earlier try is removed."""
+async def test_retry_keeps_the_row(run: Path) -> None:
+    """An item that is tried again is one row, as its newest try."""
     async with served(run) as page, page.stream(await page.position()) as stream:
         async with Journal.open(run) as journal:
             await journal.retry(f"page-{FAILED}")
-        assert (await stream.block())["state"] == ["planned"]
-        assert await stream.block() == {"removed": [FAILED]}
+        changed = await stream.block()
+        assert (changed["number"], changed["state"], changed["tries"]) == ([FAILED], ["planned"], [2])
         _, block, _ = await page.lines()
     assert len(block["state"]) == len(OUTCOMES) + 1
 
@@ -324,7 +326,7 @@ async def test_actions(run: Path, caplog: pytest.LogCaptureFixture) -> None:
         assert found["reasons"] == [f"page-{UNKNOWN} is active by now, and was unknown on the page"]
         assert (await page.act("abandon", UNKNOWN, state="active"))[1]["done"] == 1
         assert (await page.act("send_again", UNKNOWN))[1]["refused"] == 1
-    rows = {row.item_key: row for row in await rows_of(run)}
+    rows = {row.key: row for row in await rows_of(run)}
     assert rows[f"page-{FAILED}"].tries == 2
     assert (rows[f"page-{UNKNOWN}"].state, rows[f"page-{UNKNOWN}"].job_id) == (State.ABANDONED, "job_x")
     assert "retry of 3 rows for 127.0.0.1: 1 done, 2 refused" in caplog.text
@@ -335,22 +337,40 @@ async def test_stale_rows(run: Path) -> None:
     """An action on a row that was tried again since leaves the newer try alone, as does one on another journal."""
     async with Journal.open(run) as journal:
         again = await journal.retry(f"page-{FAILED}")
-        assert isinstance(await journal._store.claim(again), str)
-        assert await journal._store.record_created(again, JobRef("docs", "job_live"))
+        records = Records(journal.store, "another", str)
+        claim = str(await records.claim(again))
+        assert await records.created(again, claim, JobRef("docs", "job_live"), None)
         (stale,) = await journal.unknown()
         await journal.resolve(stale.key, job_id="job_found")
-        assert not await journal._store.abandon(stale)
+        assert not await abandon(journal.store, stale)
     before = await rows_of(run)
     async with served(run, allow_actions=True) as page:
         for state in ("failed", "active"):
             _, found = await page.act("abandon", FAILED, state=state)
-            assert found["reasons"] == [f"page-{FAILED} was tried again before, as {again}"]
+            words = f"page-{FAILED} was tried again meanwhile: the page showed try 1, and this is try 2"
+            assert found["reasons"] == [words]
         status, words = await page.act("send_again", UNKNOWN, state="unknown", journal="another")
         assert (status, words) == (409, f"{run} is not the journal that the page shows: load the page anew")
     assert await rows_of(run) == before
 
 
-async def test_journal_that_lies_elsewhere(planned: Path, first: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_answered_late(first: Path) -> None:
+    """A create that is answered after its item was sent again is shown with what to do, at once on open pages."""
+    async with served(first) as page, page.stream(await page.position()) as stream:
+        assert (await stream.status())["late"] == []
+        await answered_late(first, "first", "job_late")
+        while not (late := (await stream.status()).get("late")):
+            pass
+        assert late == ["first: try 1 is active, docs~.job_late; try 2 is planned"]
+        async with page.client.get(page.address) as response:
+            text = await response.text()
+    assert late[0] in text
+    assert "keep the result of one" in text
+
+
+async def test_journal_that_lies_elsewhere(
+    planned: Path, first: Path, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A file that was replaced or moved is left alone by actions, and pages say so, until it is back."""
     monkeypatch.setattr("agentjobs_async.report.live.feed._RETRY_SECONDS", 0.1)
     async with served(first, allow_actions=True) as page, page.stream(await page.position()) as stream:
@@ -369,7 +389,7 @@ async def test_journal_that_lies_elsewhere(planned: Path, first: Path, monkeypat
             pass
     async with Journal.open(first, read_only=True) as journal, served(journal) as page:
         async with page.stream(await page.position()) as stream:
-            await move_journal(first, first.with_name("new.db"))
+            await move_journal(first, database)
             while "was moved to" not in ((await stream.status()).get("trouble") or ""):
                 pass
 
@@ -379,7 +399,7 @@ async def test_retry_of_many(tmp_path: Path) -> None:
     path = tmp_path / "run.db"
     await add(path, *(f"page-{number}" for number in range(450)))
     with closing(sqlite3.connect(path)) as database, database:
-        database.execute("UPDATE agentjobs_items SET state = 'rejected'")
+        database.execute("UPDATE agentjobs_items SET state = 'rejected', ended_at = 1")
     async with served(path, allow_actions=True) as page:
         numbers = [*range(1, 451)]
         assert (await page.act("retry", *numbers, *numbers, state="rejected"))[1] == {
@@ -393,7 +413,7 @@ async def test_retry_of_many(tmp_path: Path) -> None:
 
 WRONG: list[dict[str, Any]] = [
     *({"action": "drop"}, {"journal": 7}, {"rows": [1]}, {"rows": {}}, {"rows": {"failed": 1}}, {"job": "x"}),
-    *({"rows": {"failed": ["1"]}}, {"rows": {"failed": [True]}}, {"rows": {"bad": [1]}}),
+    *({"rows": {"failed": [["1", 1]]}}, {"rows": {"failed": [[True, 1]]}}, {"rows": {"bad": [[1, 1]]}}),
     *({"action": "set_job"}, {"action": "set_job", "job": 7}),
 ]
 NO_ACTIONS = (
@@ -547,8 +567,12 @@ async def test_clock_that_was_ahead(first: Path) -> None:
 
 
 async def test_workers(database: str) -> None:
-    """On PostgreSQL the page shows who has the journal open, and each change, and acts beside them."""
-    async with Journal.open(database) as worker, Journal.open(database, read_only=True) as journal:
+    """On PostgreSQL the page shows who works on the journal, and each change, and acts beside them."""
+    async with (
+        Journal.open(database) as worker,
+        Journal.open(database, read_only=True) as journal,
+        BatchWorker(FakeSession().session, worker),
+    ):
         await worker.add([BatchItem("first", "Document it", "docs")])
         async with served(journal, allow_actions=True) as page, page.stream(await page.position()) as stream:
             status = await stream.status()
@@ -556,10 +580,9 @@ async def test_workers(database: str) -> None:
             assert status["workers"][0]["name"].endswith(f":{os.getpid()}")
             await worker.add([BatchItem("late", "Document it", "docs")])
             assert (await stream.block())["key"] == ["late"]
-            assert isinstance(await worker._store.claim("late"), str)
-            assert await worker._store.record_unknown(
-                "late", OSError("no answer"), claim=await claim_of(worker._store, "late")
-            )
+            records = Records(worker.store, "another", str)
+            claim = str(await records.claim("late"))
+            assert await records.unknown("late", claim, OSError("no answer"))
             assert (await page.act("send_again", 2, state="unknown"))[1]["done"] == 1
 
 
@@ -571,7 +594,7 @@ async def test_journal_that_is_moved_to_the_page(database: str, first: Path) -> 
             events = [event["event"] async for event in stream]
         assert events[-1] == "stale"  # before it, a look that began amid the move may have seen rows
         head, block, _ = await page.lines()
-        assert (head["identity"], block["key"]) == (await journal._store.identity(), ["first"])
+        assert (head["identity"], block["key"]) == ((await journal.store.meta()).identity, ["first"])
         assert (await page.act("retry", 1, state="planned"))[0] == 200
 
 

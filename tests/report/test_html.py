@@ -8,9 +8,9 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-from agentjobs_async.batch import BatchItem
+from agentjobs_async.batch import BatchItem, Journal
 from agentjobs_async.report import html
-from tests.report.stage import OUTCOMES, fail_all, fail_hostile, report_of, run_some
+from tests.report.stage import OUTCOMES, answered_late, fail_all, fail_hostile, report_of, run_some
 
 
 class Elements(HTMLParser):
@@ -67,6 +67,21 @@ async def test_without_scripts(tmp_path: Path) -> None:
     for state in ("unknown", "failed", "completed"):
         count = OUTCOMES.count(state)
         assert f'data-tile="{state}"><span class="name">{state}</span><span class="value">{count}</span>' in page
+
+
+async def test_answered_late(tmp_path: Path) -> None:
+    """A report names the creates that were answered late, with what to do; without any, it shows nothing of it."""
+    path = tmp_path / "run.db"
+    async with Journal.open(path) as journal:
+        await journal.add([BatchItem("<b>", "Document it", "docs")])
+    assert 'id="late" aria-label="Answered late" hidden' in await report_of(path)
+    assert "Answered late" not in await report_of(path, format="markdown")
+    await answered_late(path, "<b>", "job_late")
+    page, summary = await report_of(path), await report_of(path, format="markdown")
+    assert "&lt;b&gt;: try 1 is active, docs~.job_late; try 2 is planned" in page
+    assert 'id="late" aria-label="Answered late" hidden' not in page
+    assert "### Answered late" in summary
+    assert "try 1 is active, docs\\~.job\\_late; try 2 is planned" in summary
 
 
 async def test_first_two_hundred(tmp_path: Path) -> None:

@@ -254,7 +254,7 @@ ACT_ON_MANY = """async (failing) => {
         },
         say: (text, isGood) => { shown = [text, isGood]; },
     };
-    const rows = Array.from({ length: 100_001 }, (_, number) => [number, number < 60_000 ? 'failed' : 'rejected']);
+    const rows = Array.from({ length: 100_001 }, (_, number) => [number, number < 60_000 ? 'failed' : 'rejected', 1]);
     await Actions.prototype.act.call(page, 'retry', { journal: 'x', rows }, {});
     return [sizes, ...shown];
 }"""

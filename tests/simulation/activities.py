@@ -65,6 +65,7 @@ class Batch(Activity):
         interventions: What a person does about its rows meanwhile.
         source: What kind of source gives the items to the first runs of each start.
         breaks_after: After how many results those runs are left by `break`; 0 for never.
+        shared_with: The position of the batch whose items these are: both work at once on the same rows.
     """
 
     count: int
@@ -79,6 +80,7 @@ class Batch(Activity):
     interventions: tuple[Intervention, ...] = ()
     source: str = ""
     breaks_after: int = 0
+    shared_with: int | None = None
 
     def keys(self, prefix: str) -> Iterator[str]:
         return (f"{prefix}/{number}" for number in range(self.count))
@@ -203,6 +205,12 @@ class Program:
     per_second: float | None
     leave: Leave | None = None
     sessions: Sessions = Sessions()
+
+    def prefix(self, position: int) -> str:
+        """Return what the keys of an activity's rows, and its prompts, begin with."""
+        activity = self.activities[position]
+        shared_with = activity.shared_with if isinstance(activity, Batch) else None
+        return f"{self.name}-{position if shared_with is None else shared_with}"
 
     def origin(self, prompt: str) -> tuple[int, int, int] | None:
         """Return the position of the activity of a prompt, the start that made it (1 for rows), and the job's number.

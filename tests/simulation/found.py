@@ -11,6 +11,14 @@ def _case(activity: Batch | Durable, *faults: Fault) -> Case:
     return Case(1, (Program("p0", (activity,), 20.0, 5, None),), faults)
 
 
+def _endless(count: int) -> Batch:
+    return Batch(count, 2, 20, 2, None, 60.0, 0.0, retries=False, changes=False, source="endless", breaks_after=5)
+
+
+def _shared(max_active: int, position: int | None) -> Batch:
+    return Batch(6, 1, max_active, 2, None, 600.0, 0.0, retries=False, changes=False, shared_with=position)
+
+
 FOUND: Final = {
     "an id that was recorded by a commit whose answer was lost was not followed": _case(
         Durable(1, 0.0, 0.0, waits=False), Fault("commit", 8, "lost", 1.0)
@@ -74,5 +82,28 @@ FOUND: Final = {
         seed=5029,
         programs=(Program("p0", (Durable(3, 0.0, 0.0, waits=False),), 20.0, 5, None, Leave("SIGTERM", after=200.0)),),
         faults=(Fault("answer", 3, "SIGINT"),),
+    ),
+    "a draining that was cancelled kept its creates until the close, which the referee took for too long": Case(
+        seed=903274,
+        programs=(
+            Program(
+                *("p0", (Calls("updates", 2, 3.0, 1800.0),), 5.0, 5, None),
+                leave=Leave("drain", after=3.0, grace=0.05, activity=-1, again="cancel"),
+            ),
+        ),
+        faults=(),
+    ),
+    "a create of a source without an end was refused, which the referee took for an item that came again": Case(
+        seed=810032,
+        programs=(
+            Program(
+                *("p0", (_endless(120),), 5.0, 100, 0.5),
+                leave=Leave("drain", 0.01, 0.0, activity=-1, starts=2, again="close", replaced_after=0.0, handles=True),
+            ),
+        ),
+        faults=(Fault("create", 120, "400"),),
+    ),
+    "two batches at once polled and told of items of both, which each had from its own source": Case(
+        seed=1, programs=(Program("p0", (_shared(6, None), _shared(1, 0)), 20.0, 5, None),), faults=()
     ),
 }

@@ -45,8 +45,3 @@ class Act:
     ended: float = inf
     outcome: Literal["done", "refused", "unclear"] = "unclear"
     value: Any = None
-
-
-def prompt_of(key: str) -> str:
-    """Return the prompt of a row of this key, which is the key of its item."""
-    return key.partition("#")[0]

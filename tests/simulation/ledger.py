@@ -9,7 +9,8 @@ from agentjobs_async import AgentJob, AgentJobsError, CreateOutcome
 from agentjobs_async.batch import JournalRow, State
 from agentjobs_async.telemetry import Event
 from tests.simulation.activities import Batch
-from tests.simulation.interventions import Act, prompt_of
+from tests.simulation.interventions import PLANS, Act
+from tests.simulation.tries import is_late
 
 
 @define(eq=False)
@@ -135,7 +136,7 @@ class Ledger:
     batches: dict[str, Batch] = field(factory=dict)  # by their sessions
     runs: dict[str, list[float]] = field(factory=dict)  # when those were run
     run_ends: dict[str, list[float]] = field(factory=dict)  # when those runs had ended
-    ends: dict[tuple[str, int], Any] = field(factory=dict)  # each row as it was seen last, by its number
+    ends: dict[tuple[Any, ...], Any] = field(factory=dict)  # each try as it was seen last, by its journal and name
     settled: dict[str, list[float]] = field(factory=dict)  # when the rows of a prompt were settled or tried again
     calls: list[Call] = field(factory=list)  # reads, and submissions of durable jobs
     left: dict[str, Left] = field(factory=dict)  # by senders
@@ -157,17 +158,31 @@ class Ledger:
 
     def acts_on(self, key: str, *verbs: str) -> list[Act]:
         """Return what was done, or may have been, with these verbs about the item of this key; all of it without."""
-        mine = [one for one in self.acts if prompt_of(one.key) == prompt_of(key) and one.outcome != "refused"]
+        mine = [one for one in self.acts if one.key == key and one.outcome != "refused"]
         return [one for one in mine if not verbs or one.verb in verbs]
 
     def is_unfollowed(self, row: JournalRow) -> bool:
-        """Return whether the end of a row may be told to nobody: it was unfollowed, and not planned again since."""
+        """Return whether the end of an item's newest try may be told to nobody: unfollowed, and not planned since."""
         ended = max((one.ended for one in self.acts_on(row.key, "unfollow")), default=-inf)
-        plans = [one for one in self.acts_on(row.key, "retry", "send again") if one.outcome == "done"]
+        plans = [one for one in self.acts_on(row.key, *PLANS) if one.outcome == "done"]
         planned = max((one.begun for one in plans), default=-inf)
-        return ended > -inf and (row.retried_as is not None or planned <= ended)
+        return ended > -inf and planned <= ended
 
-    def is_told(self, row: JournalRow) -> bool:
-        """Return whether `on_end` has returned for the end that a row has."""
-        told = [one for one in self.told if one.key == row.key and one.returned < inf]
-        return bool(told) and told[-1].state is row.state
+    def untold(self, tries: list[JournalRow]) -> list[JournalRow]:
+        """Return the tries of an item that have ended, and of which `on_end` was not told after those before them.
+
+        Of a create that was answered late nothing has to be told, nor of a try that was unfollowed.
+        """
+        newest = tries[-1]
+        told = [one.state for one in self.told if one.key == newest.key and one.returned < inf]
+        found, place = [], 0
+        for row in tries:
+            if row.state.is_open or is_late(row):
+                continue
+            if row is newest and (self.is_unfollowed(row) or (len(told) > place and told[-1] is row.state)):
+                continue
+            if row is not newest and (row.state in told[place:] or self.acts_on(row.key, "unfollow")):
+                place = told.index(row.state, place) + 1 if row.state in told[place:] else place
+                continue
+            found.append(row)
+        return found

@@ -24,6 +24,7 @@ Told: each end is told once it is recorded, by one at a time.
 Responsible: each row that is not ended has somebody who moves it on.
 Rows: what has ended stays so.
 Tries: one sender, at most one agent for each, none for what was withdrawn.
+Owner: one run at a time polls each job of a journal.
 Places: each request goes to the project of its row or job, from a session that may send it.
 Events: hooks are told of each wait and poll in order, with the label of the job's first labelled wait.
 Learned: each learned interval contains the duration of a job, and each end is learned once.
@@ -44,6 +45,7 @@ from tests.simulation.rules.learned import broken_by_learning
 from tests.simulation.rules.limits import broken_by_runs
 from tests.simulation.rules.liveness import broken_by_leaving
 from tests.simulation.rules.outages import broken_by_outages
+from tests.simulation.rules.owners import broken_by_owners
 from tests.simulation.rules.places import broken_by_places
 from tests.simulation.rules.polls import broken_by_polls
 from tests.simulation.rules.responsible import broken_by_responsibility
@@ -73,6 +75,7 @@ def broken_promises(
     yield from broken_by_runs(world, service, ledger)
     yield from broken_by_outages(world, service, ledger, programs)
     yield from broken_by_places(service, ledger, programs)
+    yield from broken_by_owners(service, ledger, programs)
     yield from broken_by_events(service, ledger)
     yield from broken_by_learning(world, service, ledger)
     yield from broken_by_leaving(world, service, ledger, programs)

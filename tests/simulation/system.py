@@ -21,7 +21,7 @@ from attrs import frozen
 
 from agentjobs_async._http import name_lookup
 from agentjobs_async._loop import signals
-from agentjobs_async.batch._store import file_lock
+from agentjobs_async.batch._database import file_lock
 from agentjobs_async.web import shutdown
 from tests.simulation.world import Fault, World
 

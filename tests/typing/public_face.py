@@ -64,16 +64,17 @@ from agentjobs_async.batch import (
     BatchItem,
     BatchStats,
     BatchWorker,
-    FleetLimits,
     InvalidItems,
     Journal,
     JournalRow,
+    Limits,
     Outcome,
     Rate,
     State,
     Where,
     move_journal,
     run_batch,
+    undo_move,
 )
 from agentjobs_async.durable import DurableEntry, DurableJobs, OnChange, OnEnd
 from agentjobs_async.engines.procrastinate import defer, run_worker, submit
@@ -381,7 +382,7 @@ async def batches(session: AgentJobsSession) -> None:
                     assert_type((result.item, result.outcome), tuple[BatchItem, Outcome])
                     assert_type((result.job, result.error), tuple[AgentJob | None, Exception | None])
                 assert_type(results.stats().next_create, float | None)
-        await journal.set_limits(FleetLimits(create_rate=Rate(1, per=36, scope="all"), polls_per_second=50))
+        await journal.set_limits(Limits(create_rate=Rate(1, per=36, scope="all"), polls_per_second=50))
         run_batch(
             session,
             [],
@@ -391,7 +392,7 @@ async def batches(session: AgentJobsSession) -> None:
             timeout="kept",
             other_service=True,
         )
-        await write_report(old, StringIO(), format="html", prompts=False)
+        await write_report(old, StringIO(), format="csv", prompts=False, all_tries=True)
         live = assert_type(board(old, allow_actions=True, token="16 or more of it", hosts={"::"}), web.Application)
         assert_type(board_token(live), str)
         assert_type(await journal.add([BatchItem("a", "x")], project_id="docs"), InvalidItems)
@@ -415,6 +416,8 @@ async def batches(session: AgentJobsSession) -> None:
         assert_type(await old.rows(where=Where(project="docs", older_than=3600)), list[JournalRow])
         assert_type(old.moved_to, str | None)
     assert_type(await move_journal(Path("run.db"), "postgresql+psycopg://me@db.example/agents"), int)
+    await undo_move(Path("run.db"))
+    run_batch(session, endless(), journal=journal, limits=Limits(max_active=None), max_active="kept", timeout=None)
     run_batch(session, endless(), journal=journal, create_rate=100)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # no Rate
 
 
@@ -423,8 +426,8 @@ async def batches(session: AgentJobsSession) -> None:
 
 async def machines(session: AgentJobsSession) -> None:
     async with Journal.open("postgresql+psycopg://me@db.example/agents", owner_timeout=60) as journal:
-        await journal.set_limits(FleetLimits(max_active=200, create_rate=Rate(100, per=3600)))
-        assert_type(await journal.limits(), FleetLimits)
+        await journal.set_limits(Limits(max_active=200, create_rate=Rate(100, per=3600)))
+        assert_type(await journal.limits(), Limits)
         assert_type(await submit([BatchItem("a", "x")], journal=journal, project_id="docs"), InvalidItems)
         assert_type(await defer(["a"], journal=journal, chunk=50), int)
         await run_worker(

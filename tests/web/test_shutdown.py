@@ -59,7 +59,7 @@ ENDED = """
 import asyncio, logging, os, signal, sys
 from agentjobs_async._polling import waits
 from agentjobs_async.batch import BatchItem, BatchWorker, Journal, run_batch
-from agentjobs_async.batch._store.row_store import RowStore
+from agentjobs_async.batch._run.records import Records
 from agentjobs_async.durable import DurableJobs
 from agentjobs_async.web import drain_on_signal
 from tests.held import HeldEmulator
@@ -68,14 +68,14 @@ from tests.until import until
 KEYS = [f"key-{number}" for number in range(10)]
 ITEMS = [BatchItem(key, "Fix the links", "docs") for key in KEYS]
 
-record_job = RowStore.record_job
+record_job = Records.created
 
 async def keep_late(*row):
     for _ in range(1000):  # iterations of the loop: longer than a closing takes
         await asyncio.sleep(0)
     return await record_job(*row)
 
-RowStore.record_job = keep_late
+Records.created = keep_late
 
 async def batch(session, journal):
     async with run_batch(session, ITEMS, journal=journal) as results:
@@ -102,7 +102,7 @@ async def caller(session, journal):
 
 async def stuck(session, journal):
     waits._RECORDING_SECONDS = 0.1
-    RowStore.record_job = lambda *_: asyncio.Event().wait()
+    Records.created = lambda *_: asyncio.Event().wait()
     await batch(session, journal)
 
 async def main(way, path):

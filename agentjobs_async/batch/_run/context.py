@@ -8,11 +8,12 @@ from typing import Final
 from attrs import define, field, frozen
 
 from agentjobs_async import AgentJob, AgentJobsSession, JobRef
+from agentjobs_async.batch._run.create_gates import CreateGates
+from agentjobs_async.batch._run.records import Records
 from agentjobs_async.batch._run.slots import Slot, Slots
-from agentjobs_async.batch._run.throttle import CreateThrottles
 from agentjobs_async.batch._run.unrecorded import Unrecorded
 from agentjobs_async.batch._store.opened import Opened
-from agentjobs_async.batch._store.row_store import RowStore
+from agentjobs_async.batch._store.owners import Owner
 from agentjobs_async.batch._store.rows import BatchResult, JournalRow
 from agentjobs_async.batch.items import BatchItem, Outcome
 from agentjobs_async.batch.limits import Limits
@@ -47,21 +48,28 @@ class RunContext:
     """What all items of a run have in common.
 
     Attributes:
+        owner: The run as an owner of the journal's rows.
+        records: What it records by.
         limits: The limits in force, as the run was given them or the journal keeps them.
-        throttles: Decide when creates may go.
+        gates: Decide when creates may go.
         slots: Bound how many items have an agent.
         max_sending: Bounds the creates under way, and with that what one crash leaves unknown.
+        changed: Set when something has changed that may let an item begin.
         unrecorded: Jobs that the journal does not have yet.
+        has_late_job: Set when a create was answered whose item has moved on: its job is polled beside the items.
     """
 
     session: AgentJobsSession
     opened: Opened
-    store: RowStore
+    owner: Owner
+    records: Records
     limits: Limits
-    throttles: CreateThrottles
+    gates: CreateGates
     slots: Slots
     max_sending: asyncio.Semaphore
+    changed: asyncio.Event
     unrecorded: Unrecorded = field(factory=Unrecorded)
+    has_late_job: asyncio.Event = field(factory=asyncio.Event)
 
 
 @define(eq=False)
@@ -134,6 +142,11 @@ class RunningItem:
     def seen(self) -> float | None:
         """Loop time at which a poll of this run last showed its job; `None` before, and once the wait is over."""
         return getattr(self.watch, "seen", None)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it waits for its job, whose end was not seen yet."""
+        return self.watch is not None and not self.watch.done()
 
     def set_state(self, state: State) -> None:
         """Record where the row is from now on."""

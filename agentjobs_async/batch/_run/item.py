@@ -16,7 +16,6 @@ from agentjobs_async import (
     CreateOutcome,
     InvalidInputError,
     JobRef,
-    JournalError,
     NotFoundError,
     NotSentError,
     RateLimitedError,
@@ -25,10 +24,15 @@ from agentjobs_async import (
     WaitTimeoutError,
 )
 from agentjobs_async.batch._run.context import Phase, RunningItem
-from agentjobs_async.batch._run.throttle import Permit
+from agentjobs_async.batch._run.create_gate import Reason
+from agentjobs_async.batch._run.create_gates import Permit
+from agentjobs_async.batch._run.kinds import Fault, fault_of
+from agentjobs_async.batch._run.records import Records
+from agentjobs_async.batch._store.claims import NoRoom
 from agentjobs_async.batch._store.heartbeat import Lease
-from agentjobs_async.batch._store.row_store import NoRoom, RowStore
+from agentjobs_async.batch._store.pauses import pause
 from agentjobs_async.batch._store.rows import BatchResult, JournalRow
+from agentjobs_async.batch._store.settling import take_telling
 from agentjobs_async.batch.items import Outcome
 from agentjobs_async.batch.states import State
 from agentjobs_async.telemetry.links import last_create, resumed_from
@@ -87,16 +91,20 @@ def classify(error: Exception) -> Failure:
 
 def ends_the_run(error: Exception) -> bool:
     """Return whether every other item would meet the same error, however often it is tried."""
-    match error:
-        case SessionClosedError() | NotSentError(reason="certificate" | "proxy"):
-            return True
-        case _:
-            return False
+    return isinstance(error, SessionClosedError) or fault_of(error) is Fault.CONNECTION
 
 
 def pause_after(failures: int) -> float:
     """Return for how many seconds all creates pause after one that did not reach the server, as others before it."""
     return min(_FIRST_PAUSE_SECONDS * 2.0 ** min(failures, _MOST_DOUBLINGS), _LONGEST_PAUSE_SECONDS)
+
+
+@frozen
+class Failed:
+    """A create that gave no job: what that means, and the error that says why."""
+
+    failure: Failure
+    error: Exception
 
 
 @frozen
@@ -131,23 +139,23 @@ class ItemCreate:
 
         This is the order of a create in a batch; no step may change places:
 
-        1. The throttle of the project, then a slot of `max_active`: an item that waits for its project has nothing
+        1. The gate of the project, then a slot of `max_active`: an item that waits for its project has nothing
            that an item of another project needs, neither a slot nor a part of a rate for all.
-        2. The throttle of all projects.
+        2. The gate of all projects.
         3. A slot of `max_sending`. It comes last of what is waited for and is kept until the outcome is durable, since
            it bounds what one crash leaves unknown.
         4. The durable claim: after a crash, a row that may have been sent is `sending`, never `planned`.
         5. Once more, whether creates or the run were held back meanwhile, and whether the claim is still certain to be
            this owner's: all of the above takes time. The session asks for the latter again before the first byte.
-        6. The create. Its answer reaches the throttles before any other create can go.
+        6. The create. Its answer reaches the gates before any other create can go.
         7. The durable outcome. Only then slots and permits are given back.
         """
-        permit = await self.item.context.throttles.take(self.item.slot.project)
-        if permit is None:
-            return Ended(None)
+        permit = self.item.context.gates.permit(self.item.slot.project)
         try:
+            if not await permit.pass_next():
+                return Ended(None)
             await self.item.context.slots.take(self.item.slot)
-            await permit.take_common()
+            await permit.pass_next()
             async with self.item.context.max_sending:
                 if not self._may_go(permit):
                     return None
@@ -156,7 +164,7 @@ class ItemCreate:
                         return await self._claim_and_create(permit)
                     except asyncio.CancelledError:
                         for ref in tuple(created):  # its answer came together with the cancellation
-                            _ = self._start_recording(ref)
+                            _ = self._start_recording(self.item.claim or "", ref)
                         raise
         finally:
             permit.refund()
@@ -169,7 +177,7 @@ class ItemCreate:
         self.item.claim = None  # an earlier one says nothing about what is asked for now
         heartbeat = self.item.context.opened.heartbeat
         lease = self._lease = None if heartbeat is None else Lease(heartbeat)
-        claimed = await self.item.context.store.claim(self.item.row.key)
+        claimed = await self.item.context.records.claim(self.item.row.key)
         if isinstance(claimed, NoRoom):
             self._defer(claimed)
         if not isinstance(claimed, str):
@@ -184,13 +192,19 @@ class ItemCreate:
             return None
         answer = await self._create(permit)
         if isinstance(answer, AgentJob):
-            return await self._record_job(answer)
+            return await self._record_job(claimed, answer)
         return await self._record_failure(claimed, answer)
 
-    async def _end_unclaimed(self) -> Ended:
+    async def _end_unclaimed(self) -> Ended | None:
         """End an item whose row is planned no more: it was abandoned, or another owner has it."""
         await self._set_row(None)
-        return self._end_abandoned() if self.item.row.state is State.ABANDONED else Ended(None)
+        if self.item.row.state is State.PLANNED:
+            return None  # the other owner has planned it again
+        if self.item.row.state is not State.ABANDONED:
+            return Ended(None)
+        ended = self._end_abandoned()
+        # Any other run may have read the planned row, too. After a crash from here on, the journal alone tells of it.
+        return ended if await take_telling(self.item.context.records.store, self.item.key) else Ended(None)
 
     def _may_go(self, permit: Permit) -> bool:
         return permit.is_current and self.item.phase is Phase.RUNNING
@@ -203,12 +217,12 @@ class ItemCreate:
 
     def _defer(self, room: NoRoom) -> None:
         """Defer creates of this project, or all, until there may be room, or the limits may have been raised."""
-        throttles = self.item.context.throttles
-        throttle = throttles.common if room.project_id is None else throttles.of(self.item.slot.project)
-        throttle.defer(min(room.wait, _LONGEST_DEFERRAL_SECONDS))
+        gates = self.item.context.gates
+        gate = gates.common if room.project_id is None else gates.of(self.item.slot.project)
+        gate.hold(Reason.FULL, min(room.wait, _LONGEST_DEFERRAL_SECONDS))
 
-    async def _create(self, permit: Permit) -> AgentJob | Exception:
-        """Create the job, or return the error; the throttles get either of them at once."""
+    async def _create(self, permit: Permit) -> AgentJob | Failed:
+        """Create the job, or return why there is none; the gates get either of them at once."""
         started = _now()
         last_create.set(None)  # that of an earlier create of the caller's, where this session makes no spans
         try:
@@ -216,7 +230,7 @@ class ItemCreate:
                 self.item.row.prompt,
                 project_id=self.item.row.project_id,
                 timeout=min(self.item.timeout, _LONGEST_CREATE_SECONDS),
-                label=self.item.row.item_key,  # of a retry too: its own key may be longer than a label
+                label=self.item.row.key,
                 retry=False,  # here a 429, or a dead network, holds creates back
                 **(dict[str, Any]() if self._lease is None else {"before_send": self._lease.is_valid}),
             )
@@ -226,65 +240,66 @@ class ItemCreate:
                 self.item.spent_seconds += _now() - started
             self._hold_back(permit, failure, error, started)
             # The result holds the error, whose traceback would hold the frames of this item.
-            return error.with_traceback(None) if isinstance(error, AgentJobsError) else error
+            return Failed(failure, error.with_traceback(None) if isinstance(error, AgentJobsError) else error)
         finally:
             permit.spend()  # cancelled: the server may have counted it
         self.item.spent_seconds += _now() - started
-        if self.item.context.throttles.accept(permit):
-            self.item.context.slots.on_change()  # others of the project may begin again
+        if self.item.context.gates.accept(permit):
+            self.item.context.changed.set()  # others of the project may begin again
         return job
 
     def _hold_back(self, permit: Permit, failure: Failure, error: Exception, started: float) -> None:
         """Hold other creates back after one that was started at `started` and failed."""
-        throttles = self.item.context.throttles
+        gates = self.item.context.gates
         match failure:
             case Failure.UNKNOWN:
-                throttles.count_unknown(permit, error)
+                gates.count_unknown(permit, error)
             case Failure.REJECTED:
-                throttles.count_definite(permit)
+                gates.count_definite(permit)
             case Failure.UNAUTHORIZED:
-                throttles.refuse(permit, error)
+                gates.refuse(permit, error)
             case Failure.LIMITED:
-                throttles.limit(permit, error, started)
+                gates.limit(permit, error, started)
             case Failure.NOT_SENT:
                 permit.refund()
-                throttles.pause_all(pause_after(self.item.failures), error)
+                gates.hold_all(pause_after(self.item.failures), error)
             case Failure.INVALID | Failure.WITHHELD | Failure.FATAL:
                 permit.refund()
 
-    async def _record_job(self, job: AgentJob) -> AgentJob | Ended:
+    async def _record_job(self, claim: str, job: AgentJob) -> AgentJob | Ended:
         """Record the id, to the end even when this item is cancelled."""
-        await asyncio.shield(self._start_recording(job.ref))
+        await asyncio.shield(self._start_recording(claim, job.ref))
+        if self.item.row.job_id != job.id:
+            return Ended(None)  # the item has moved on: its earlier try has the job
         self.item.ref = job.ref
         if self.item.row.state is State.ABANDONED:  # its outcome was unknown to another owner, or to its user
             return self._end_abandoned()
         self.item.set_state(State.ACTIVE)
         return job
 
-    def _start_recording(self, ref: JobRef) -> asyncio.Task[None]:
+    def _start_recording(self, claim: str, ref: JobRef) -> asyncio.Task[None]:
         """Start to record an id, which continues when this item is cancelled; a draining waits for it."""
-        recording = self.item.context.unrecorded.start(self.item.key, ref, self._record_id(ref))
+        recording = self.item.context.unrecorded.start(self.item.key, ref, self._record_id(claim, ref))
         self.item.context.session._shutdown.recorded_by(recording, ref)
         return recording
 
-    async def _record_id(self, ref: JobRef) -> None:
-        row = await self.item.context.store.record_job(self.item.key, ref, last_create.get())
+    async def _record_id(self, claim: str, ref: JobRef) -> None:
+        row = await self.item.context.records.created(self.item.key, claim, ref, last_create.get())
         if row is None:
-            raise JournalError("journal: another owner changed the row meanwhile", "locked")
-        self.item.row = row
+            _logger.warning("%r has another job by now; its earlier create gave %s", self.item.key, ref.to_token())
+            self.item.context.has_late_job.set()
+        await self._set_row(row)
 
-    async def _record_failure(self, claim: str, error: Exception) -> Ended | None:
+    async def _record_failure(self, claim: str, failed: Failed) -> Ended | None:
         """Record a create that gave no job, and decide whether it is sent again."""
-        store = self.item.context.store
-        match classify(error):
+        records, error = self.item.context.records, failed.error
+        match failed.failure:
             case Failure.UNKNOWN:
-                await self._set_row(await store.record_unknown(self.item.key, error, claim=claim))
-                self.item.set_state(State.UNKNOWN)
-                return self._end(Outcome.UNKNOWN, error)
+                row = await records.unknown(self.item.key, claim, error)
+                return await self._end_create(row, Outcome.UNKNOWN, error)
             case Failure.REJECTED:
-                await self._set_row(await store.record_rejected(self.item.key, error, claim=claim))
-                self.item.set_state(State.REJECTED)
-                return self._end(Outcome.REJECTED, error)
+                row = await records.rejected(self.item.key, claim, error)
+                return await self._end_create(row, Outcome.REJECTED, error)
             case Failure.WITHHELD:
                 await self._plan_late(claim)
                 return None
@@ -292,6 +307,12 @@ class ItemCreate:
                 was_sent = failure in {Failure.LIMITED, Failure.UNAUTHORIZED}
                 await self._plan_again(claim, error, was_sent=was_sent)
                 return await self._postpone(failure, error)
+
+    async def _end_create(self, row: JournalRow | None, outcome: Outcome, error: Exception) -> Ended:
+        """End an item whose create gave no job; whoever has changed its row meanwhile tells of it."""
+        await self._set_row(row)
+        self.item.set_state(State(outcome.value))
+        return Ended(None) if row is None else self._end(outcome, error)
 
     async def _postpone(self, failure: Failure, error: Exception) -> Ended | None:
         """Decide about an item that is planned again: later, or not in this run."""
@@ -304,7 +325,9 @@ class ItemCreate:
                 return self._end(Outcome.REJECTED, error)
             case Failure.LIMITED:
                 project = self.item.slot.project
-                await self.item.context.store.pause(self.item.context.throttles.paused_for(project), project)
+                seconds = self.item.context.gates.of(project).limited_for
+                # A crash before this commit: the next run sends one create, and is refused once more.
+                await pause(self.item.context.records.store, seconds, project)
                 return None
             case _:
                 self.item.spent_seconds += pause_after(self.item.failures)
@@ -312,13 +335,13 @@ class ItemCreate:
                 return None if self.item.left_seconds > 0 else self._end(Outcome.TIMED_OUT, error)
 
     async def _plan_again(self, claim: str, error: Exception | None, *, was_sent: bool = False) -> None:
-        store = self.item.context.store
-        await self._set_row(await store.release_claim(self.item.key, error, claim=claim, was_sent=was_sent))
+        records = self.item.context.records
+        await self._set_row(await records.released(self.item.key, claim, error, was_sent=was_sent))
         self.item.set_state(State.PLANNED)
 
     async def _set_row(self, row: JournalRow | None) -> None:
         """Set the row as it was recorded; read it where it is `None`, since another owner had changed it."""
-        self.item.row = row or (await self.item.context.store.get_many([self.item.key]))[self.item.key]
+        self.item.row = row or (await self.item.context.records.store.rows_of([self.item.key]))[self.item.key]
 
     def _end_abandoned(self) -> Ended:
         self.item.set_state(State.ABANDONED)
@@ -358,14 +381,22 @@ async def run_item(item: RunningItem) -> BatchResult | None:
         item.over = True
 
 
-async def _wait(item: RunningItem, target: AgentJob | JobRef) -> BatchResult:
+async def _wait(item: RunningItem, target: AgentJob | JobRef) -> BatchResult | None:
     ended = await result_of(_watch(item, target))
     job_id = None if item.ref is None else item.ref.job_id
-    outcome, item.row = await record_end(item.context.store, item.row.key, job_id, ended, item.polls)
+    recorded, outcome = await record_end(item.context.records, item.row.key, job_id, ended, item.polls)
+    item.row = recorded.row
+    if not recorded.is_own and _is_of_another(recorded.row, job_id):
+        return None
     if isinstance(ended, AgentJob):
         error = AgentJobsError("its item was given another job meanwhile") if outcome is Outcome.ACTIVE else None
         return BatchResult(item.item, outcome, ended, error, ended.ref, item.row)
     return item.result(outcome, ended, ended.last_job if isinstance(ended, WaitTimeoutError) else None)
+
+
+def _is_of_another(row: JournalRow, job_id: str | None) -> bool:
+    """Return whether another owner polls the job, or has seen its end: this one had counted as dead."""
+    return row.state.is_job_end or (row.state is State.ACTIVE and row.job_id == job_id)
 
 
 async def _watch(item: RunningItem, target: AgentJob | JobRef) -> AgentJob:
@@ -389,29 +420,49 @@ async def result_of(wait: Awaitable[AgentJob]) -> AgentJob | Exception:
         return AgentJobsError(f"get_job raised {raised!r}")
 
 
+@frozen
+class Recorded:
+    """A row as it is once the wait for its job has ended.
+
+    Attributes:
+        row: The row.
+        is_own: Whether this end is in it; else another owner or a person had moved it before.
+    """
+
+    row: JournalRow
+    is_own: bool
+
+
 async def record_end(
-    store: RowStore, key: str, job_id: str | None, ended: AgentJob | Exception, polls: int
-) -> tuple[Outcome, JournalRow]:
+    records: Records, key: str, job_id: str | None, ended: AgentJob | Exception, polls: int
+) -> tuple[Recorded, Outcome]:
     """Record how the wait for a job ended, after `polls` polls of it in all.
 
-    Return what that means for its item, and its row as it is then. Where the item was abandoned, or given another job,
+    Return what was recorded, and what that means for its item. Where the item was abandoned, or given another job,
     since the wait began, it stays so.
+
+    Args:
+        records: Those of the run.
+        key: The key of the row.
+        job_id: The id of its job.
+        ended: The job, or the error with which the wait ended.
+        polls: How often the job was polled.
 
     Raises:
         JournalError: The journal can't be written.
         Exception: `ended`, if every other wait would end with it.
     """
     if isinstance(ended, AgentJob):
-        recorded, outcome = await store.record_ended(key, ended, polls), Outcome(ended.status)
+        recorded, outcome = await records.ended(key, ended, polls), Outcome(ended.status)
     elif ends_the_run(ended):
         raise ended
     elif isinstance(ended, NotFoundError):
         # Beyond its grace: the session has ridden out what may pass.
-        recorded, outcome = await store.record_gone(key, ended, polls, of_job=job_id), Outcome.FAILED
+        recorded, outcome = await records.gone(key, job_id, ended, polls), Outcome.FAILED
     else:
-        recorded = await store.record_error(key, ended, polls, of_job=job_id)
+        recorded = await records.noted(key, job_id, ended, polls)
         outcome = Outcome.TIMED_OUT if isinstance(ended, WaitTimeoutError) else Outcome.ACTIVE
     if recorded is not None:
-        return outcome, recorded
-    row = (await store.get_many([key]))[key]  # of the same end, where a commit was repeated
-    return Outcome.ACTIVE if row.state.is_open else Outcome(row.state.value), row
+        return Recorded(recorded, is_own=True), outcome
+    row = (await records.store.rows_of([key]))[key]
+    return Recorded(row, is_own=False), Outcome.ACTIVE if row.state.is_open else Outcome(row.state.value)

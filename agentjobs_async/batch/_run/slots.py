@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextvars import Context
 from heapq import heappop, heappush
 from typing import Final
@@ -13,6 +13,7 @@ from attrs import define, field
 from agentjobs_async._validation import MAX_COUNT
 
 _SLACK_SECONDS: Final = 1e-3  # loops run timers a moment early
+_LONGEST_SECONDS: Final = 366 * 86_400.0  # no run lasts that long
 
 
 @define(eq=False)
@@ -40,14 +41,12 @@ class Slots:
 
     Args:
         count: The number of slots; `None` for no bound.
-
-    Attributes:
-        on_change: Called after every change, except when an item enters.
+        changed: Set after every change, except when an item enters.
     """
 
-    def __init__(self, count: int | None) -> None:
+    def __init__(self, count: int | None, changed: asyncio.Event) -> None:
         self._count = MAX_COUNT if count is None else count
-        self.on_change: Callable[[], None] = lambda: None
+        self._changed = changed
         self._taken = 0
         self._waiting: Counter[str] = Counter()
         # By project. The order of the keys is the order of turns: a project that was served moves to the end.
@@ -75,9 +74,10 @@ class Slots:
         """Return whether one more item of a project may wait for a slot."""
         return self._taken + self._waiting[project] < self._count
 
-    def has_room_for_job(self) -> bool:
-        """Return whether an item that has a job already may begin."""
-        return self._taken + self._waiting.total() < self._count
+    @property
+    def room_for_jobs(self) -> int:
+        """How many items may begin that have a job already; 0 or less while none may."""
+        return self._count - self._taken - self._waiting.total()
 
     def next_free_at(self, project: str | None) -> float | None:
         """Return the loop time at which a project may use a kept slot; `None` if it has a free one, or none is kept."""
@@ -102,7 +102,7 @@ class Slots:
             return
         if has_job or (slot.project not in self._queues and self.free(slot.project) > 0):
             self._take(slot)
-            self.on_change()
+            self._changed.set()
             return
         waiter = (slot, asyncio.get_running_loop().create_future())
         self._queues.setdefault(slot.project, deque()).append(waiter)
@@ -120,8 +120,8 @@ class Slots:
             self._taken -= 1
             self._grant()
 
-    def leave(self, slot: Slot, keep_for: float = 0.0) -> None:
-        """End an item; the slot that it had stays taken for `keep_for` seconds."""
+    def leave(self, slot: Slot, keep_for: float | None = 0.0) -> None:
+        """End an item; the slot that it had stays taken for `keep_for` seconds, `None` for ever."""
         if slot.left:
             return
         slot.left = True
@@ -129,16 +129,16 @@ class Slots:
             self._stop_waiting(slot.project)
         else:
             self._taken -= 1
-            if keep_for > 0:
+            if keep_for is None or keep_for > 0:
                 self.keep(slot.project, keep_for)
         self._grant()
 
-    def keep(self, project: str, seconds: float) -> None:
-        """Keep a slot for an unknown item of a project, for `seconds`; do nothing once closed."""
+    def keep(self, project: str, seconds: float | None) -> None:
+        """Keep a slot for an unknown item of a project, for `seconds`, `None` for ever; do nothing once closed."""
         if self._closed:
             return
         loop = asyncio.get_running_loop()
-        until = loop.time() + seconds
+        until = loop.time() + (_LONGEST_SECONDS if seconds is None else seconds)
         timer = loop.call_at(until + _SLACK_SECONDS, self._end_keeping, project, context=Context())
         heappush(self._kept.setdefault(project, []), (until, next(self._order), timer))
 
@@ -168,7 +168,7 @@ class Slots:
                     if not waiter.cancelled():  # else it was cancelled in this iteration, and is not removed yet
                         self._take(slot)
                         waiter.set_result(None)
-        self.on_change()
+        self._changed.set()
 
     def _take(self, slot: Slot) -> None:
         slot.taken = True

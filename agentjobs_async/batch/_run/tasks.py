@@ -6,29 +6,37 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import Context
-from math import inf
 from types import MappingProxyType
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Protocol
 
 from attrs import evolve
 
 from agentjobs_async import AgentJobsError, AgentJobsSession, InvalidInputError, JournalError
 from agentjobs_async._loop.tasks import until_done
+from agentjobs_async._validation import MAX_COUNT
 from agentjobs_async.batch._learning import begin_learning
 from agentjobs_async.batch._run.context import Phase, RunContext, RunningItem
+from agentjobs_async.batch._run.create_gates import gates_of
+from agentjobs_async.batch._run.kinds import Kind, fault_of
+from agentjobs_async.batch._run.records import Records
 from agentjobs_async.batch._run.slots import Slots
-from agentjobs_async.batch._run.throttle import REFUSED_SECONDS, throttles_of
 from agentjobs_async.batch._service import settle_service
-from agentjobs_async.batch._store.row_store import Seen
+from agentjobs_async.batch._store import measures
+from agentjobs_async.batch._store.owning import free_dead, free_own, lost_by, settle_claims
 from agentjobs_async.batch._store.rows import JournalRow
+from agentjobs_async.batch._store.seen import Seen, record_seen
+from agentjobs_async.batch._store.store import NOBODY
 from agentjobs_async.batch.items import BatchItem, Outcome
 from agentjobs_async.batch.journal import Journal
-from agentjobs_async.batch.limits import FleetLimits, Limits, in_force
+from agentjobs_async.batch.limits import Kept, Limits, in_force, own_polls
 from agentjobs_async.batch.states import State
 from agentjobs_async.batch.stats import ActiveItem, BatchStats
+from agentjobs_async.errors import log_text
 
 _SEEN_SECONDS: Final = 60.0  # a write for each poll would cost more than the poll
 _MOST_SEEN: Final = 200  # rows of one transaction: more would keep their locks for long
+_MOST_LOOKED_UP: Final = 500  # rows in one statement
+_LOST_SECONDS: Final = 1.0  # until rows that others have taken meanwhile are left
 GRACE_SECONDS: Final = 10.0  # for the answers of creates under way: most come within a second
 _SETTLING_SECONDS: Final = 3.0  # for the journal to record the outcomes, when it answers slowly or not at all
 _CANCELLED_SECONDS: Final = 0.5  # the same after a cancellation, which is to leave at once
@@ -57,10 +65,6 @@ class Polled(Protocol):
         """Loop time at which a poll of this run last showed the job; `None` before."""
 
 
-Kind = Literal["batch", "worker", "durable"]
-"""What works on a journal: `open_run` says how they differ."""
-
-
 def check_session_and_journal(session: object, journal: object) -> None:
     """Raise an `InvalidInputError` unless these are a session and a journal that is not read-only."""
     if not all(callable(getattr(session, name, None)) for name in ("create_job", "watch")):
@@ -87,9 +91,10 @@ def noted_on(error: BaseException | None) -> Iterator[None]:
 async def open_run(
     session: AgentJobsSession,
     journal: Journal,
-    settings: Mapping[str, Any],
     kind: Kind,
     *,
+    limits: Limits | Kept = "kept",
+    own: Mapping[str, Any] = MappingProxyType({}),
     other_service: bool = False,
 ) -> "ItemTasks":
     """Return the tasks of a run that knows the creates, the pauses and the unknown items of earlier runs.
@@ -100,10 +105,9 @@ async def open_run(
     Args:
         session: Sends the creates and the polls.
         journal: An open one.
-        settings: The limits that the run is given; the journal has the others.
-        kind: A batch keeps to its limits by itself, and to a refusal of the key until its end. A worker and durable
-            jobs try again after a minute, and on PostgreSQL each of their claims sees to the limits of all owners. In a
-            file a worker has the journal's slots; durable jobs have none, since an item of theirs ends by its create.
+        kind: What works on the journal.
+        limits: The limits of the run; "kept" takes those of the journal.
+        own: Single limits that it is given besides.
         other_service: As `other_service` of `run_batch`.
 
     Raises:
@@ -111,37 +115,34 @@ async def open_run(
         JournalError: The journal can't be read or written.
     """
     # Nothing begins before the last line: whatever ends this call on its way, there is no run to be closed.
-    store = journal._store.of_run(session.mask)
+    opened, store = journal._opened, journal.store
     # First: the journal of another service is refused before anything in it has changed.
-    if (warning := await settle_service(session, journal._opened, store, other_service=other_service)) is not None:
+    if (warning := await settle_service(session, opened, store, other_service=other_service)) is not None:
         _logger.warning("%s", warning)
-    kept = await store.limits()
-    limits, count = _limits_of(kind, kept, in_force(kept, settings), is_shared=journal.is_shared)
-    if kind == "batch":
+    kept = (await store.meta()).limits
+    polls_per_second = own_polls(limits)
+    holds_for_all = journal.is_shared and limits == "kept"
+    limits = kind.limits(in_force(kept, limits, own), holds_for_all=holds_for_all)
+    if kind.learns:
         await begin_learning(session, store)
     # Before creates and unknown items are counted: what was never sent uses up no rate, and keeps no slot. Who had such
     # claims is known to this process alone: after a crash before this line, the next owner makes their rows unknown.
-    await store.release_unanswered()
-    refused_for = inf if kind == "batch" else REFUSED_SECONDS
-    throttles = await throttles_of(store, limits.create_rate, refused_for=refused_for)
-    slots, sending = Slots(count), asyncio.Semaphore(limits.max_sending)
-    if count is not None and limits.unknown_for > 0:
-        for project, age in await store.unknown_ages(limits.unknown_for, count):
-            slots.keep(project, limits.unknown_for - age)
-    item_tasks = ItemTasks(RunContext(session, journal._opened, store, limits, throttles, slots, sending))
+    opened.note_lost(await settle_claims(store, NOBODY))
+    await free_dead(store)
+    gates = await gates_of(store, limits.create_rate, refused_for=kind.refused_for)
+    changed = asyncio.Event()
+    slots, sending = Slots(limits.max_active, changed), asyncio.Semaphore(limits.max_sending or MAX_COUNT)
+    if limits.max_active is not None and limits.unknown_for != 0:
+        for project, age in await measures.unknown_ages(store, limits.unknown_for, limits.max_active):
+            slots.keep(project, None if limits.unknown_for is None else limits.unknown_for - age)
     # The last await, which undoes itself when it is cut off. From here on `ItemTasks.close` has to be called.
-    await journal._opened.share_polls(item_tasks, kept.polls_per_second, session)
+    owner = await opened.join(session, polls_per_second)
+    records = Records(store, owner.name, session.mask)
+    context = RunContext(session, opened, owner, records, limits, gates, slots, sending, changed)
+    item_tasks = ItemTasks(context, kind)
     _ = item_tasks.start_helper(item_tasks.fail_with_the_session(), Phase.ANSWERS_ONLY)
+    _ = item_tasks.start_helper(item_tasks.leave_lost(), Phase.ANSWERS_ONLY)
     return item_tasks
-
-
-def _limits_of(kind: Kind, kept: FleetLimits, limits: Limits, *, is_shared: bool) -> tuple[Limits, int | None]:
-    """Return the limits that the run itself keeps to, and its number of slots; `None` for any number."""
-    if kind == "batch":
-        return limits, limits.max_active
-    if kind == "worker" and not is_shared and kept.max_active is not None:
-        return limits, kept.max_active
-    return evolve(limits, create_rate=None if is_shared else limits.create_rate, unknown_for=0.0), None
 
 
 class ItemTasks:
@@ -157,14 +158,16 @@ class ItemTasks:
         outcomes: How many results had each outcome.
     """
 
-    def __init__(self, context: RunContext) -> None:
+    def __init__(self, context: RunContext, kind: Kind) -> None:
         self.context = context
+        self._kind = kind
         self.phase = Phase.RUNNING
         self.faults: list[Exception] = []
         self.outcomes: Counter[Outcome] = Counter()
         self._loop = asyncio.get_running_loop()
         self._running: dict[asyncio.Task[None], RunningItem] = {}
         self._helpers: dict[asyncio.Task[None], Phase] = {}
+        self._journal_answers = True
 
     def __len__(self) -> int:
         return len(self._running)
@@ -196,13 +199,18 @@ class ItemTasks:
 
     def _on_end(self, task: asyncio.Task[None]) -> None:
         # A callback, since a task that is cancelled before it has begun runs no `finally`.
-        item = self._running.pop(task)  # first: the slot that `end` gives back begins other items, within that call
+        item = self._running.pop(task)
         item.end()
-        # A claim whose outcome was recorded is left already. After another one the row is still `sending`, and may have
-        # been sent: the next `release_unanswered` makes it unknown, or the next owner where a crash comes first.
-        self.context.store.leave_claim(item.row.key, item.claim)
+        self.context.changed.set()
+        # Where no outcome was recorded, the row is still `sending`, and may have been sent: the next `settle_claims`
+        # makes it unknown, or the next owner where a crash comes first.
+        self._leave_claim(item)
         if not task.cancelled():
             task.exception()  # of many that fail, the caller gets one; asyncio must not log the others as not retrieved
+
+    def _leave_claim(self, item: RunningItem) -> None:
+        if item.claim is not None and item.state is State.SENDING:
+            self.context.records.store.claims.leave(item.claim, item.row.key)
 
     def tasks_of(self, key: str) -> list[asyncio.Task[None]]:
         """Return the tasks of the items under way that have this key: at most one, unless sets of keys overlap."""
@@ -258,12 +266,45 @@ class ItemTasks:
             # A journal that can't be written ends the run by the next write that matters.
             with suppress(JournalError):
                 for first in range(0, len(seen), _MOST_SEEN):
-                    await self.context.store.record_seen(seen[first : first + _MOST_SEEN])
+                    await record_seen(self.context.records.store, seen[first : first + _MOST_SEEN])
 
     def fail(self, error: Exception) -> None:
         """End the run with an error, once creates under way have had their answers."""
         self.faults.append(error)
         self.advance(Phase.ANSWERS_ONLY)
+
+    def meet(self, error: Exception) -> None:
+        """End the run as far as its kind does after an error that came out of the work on one item."""
+        phase = self._kind.after.get(fault_of(error), Phase.RUNNING)
+        if phase >= Phase.ANSWERS_ONLY:
+            self.fail(error)
+        else:
+            self.advance(phase)
+
+    async def leave_lost(self) -> None:
+        """Cancel, until cancelled, the waits for jobs that other owners may poll, since they took this one for dead.
+
+        An end that was seen already is recorded, and told where no other owner has done so.
+        """
+        heartbeat = self.context.opened.heartbeat
+        if heartbeat is None:
+            return
+        life = heartbeat.life
+        while True:
+            await asyncio.sleep(min(heartbeat.gap, _LOST_SECONDS))
+            with suppress(JournalError):  # it looks again
+                if life != (now := heartbeat.life):
+                    await self._leave_lost()
+                    life = now
+
+    async def _leave_lost(self) -> None:
+        records = self.context.records
+        numbers = [item.row.number for item in self._running.values() if item.is_waiting]
+        for first in range(0, len(numbers), _MOST_LOOKED_UP):
+            lost = await lost_by(records.store, records.owner, numbers[first : first + _MOST_LOOKED_UP])
+            for task, item in list(self._running.items()):
+                if item.row.number in lost and item.is_waiting:
+                    task.cancel()
 
     async def fail_with_the_session(self) -> None:
         """Wait until the session is drained or closed, and end the run then, whatever its items wait for."""
@@ -307,7 +348,6 @@ class ItemTasks:
             try:
                 await self._cut(grace)
             finally:
-                self.context.opened.stop_sharing_polls(self)
                 await self.context.unrecorded.close()
         if (fault := self.context.unrecorded.unraised(self._journal_fault())) is not None:
             raise fault
@@ -342,22 +382,46 @@ class ItemTasks:
 
     async def _record_cut(self, sending: list[RunningItem], seconds: float) -> None:
         """Record what became of creates that are cut off, within so many seconds; half a second once cancelled."""
-        recording = asyncio.create_task(self._leave_claims(sending))
+        recording = asyncio.create_task(self._settle_cut(sending))
         try:
             await asyncio.wait([recording], timeout=seconds)
         except asyncio.CancelledError:  # the outcomes are recorded all the same, where the journal answers
             await until_done({asyncio.create_task(asyncio.wait([recording], timeout=_CANCELLED_SECONDS))})
             raise
         finally:
-            recording.cancel()  # the next `release_unanswered` makes a row unknown that stays `sending`
+            self._journal_answers = recording.done()
+            recording.cancel()  # the next `settle_claims` makes a row unknown that stays `sending`
             await until_done({recording})
 
-    async def _leave_claims(self, sending: list[RunningItem]) -> None:
-        store = self.context.store
+    async def leave_journal(self) -> None:
+        """Leave what this run polls to other owners; where that can't be written, they take it once it counts as dead.
+
+        It is cancelled with the task that closes the run, and ends within two seconds.
+        """
+        has_left = False
+        try:
+            # A journal that did not answer in time just now is not waited for once more.
+            async with asyncio.timeout(_CANCELLED_SECONDS if self._journal_answers else 0.0):
+                await free_own(self.context.records.store, self.context.owner.name)
+                has_left = True
+        except (JournalError, TimeoutError) as error:
+            _logger.info("what this run polled is left to others as soon as it counts as dead: %s", log_text(error))
+        finally:
+            await self.context.opened.leave(self.context.owner, has_left=has_left)
+
+    async def _settle_cut(self, sending: list[RunningItem]) -> None:
+        """Leave the claims of creates that are cut off, and record what became of them."""
+        store = self.context.records.store
         for item in sending:
-            store.leave_claim(item.row.key, item.claim)
+            if item.claim is not None:
+                store.claims.leave(item.claim, item.row.key)
         # At once as well as after `flush`, which may have to wait for a claim that waits for another owner's.
-        await asyncio.gather(store.release_unanswered(), store.flush(), return_exceptions=True)
+        await asyncio.gather(self._settle(), store.flush(), return_exceptions=True)
+        await self._settle()
+
+    async def _settle(self) -> None:
+        doubtful = await settle_claims(self.context.records.store, self.context.owner.name)
+        self.context.opened.note_lost(doubtful)
 
     def under_way(self) -> list[RunningItem]:
         """Return the items that have begun and not ended."""
@@ -372,7 +436,7 @@ class ItemTasks:
         return max(min(known) - asyncio.get_running_loop().time(), 0.0) if known else None
 
     def _next_create_of(self, project: str | None) -> float | None:
-        at = self.context.throttles.next_at(project)
+        at = self.context.gates.next_at(project)
         return at if at is None else max(at, self._kept_until(project) or at)
 
     def _kept_until(self, project: str | None) -> float | None:
@@ -383,7 +447,7 @@ class ItemTasks:
 
     def _paused_by(self) -> Exception | None:
         projects = self._waiting_projects()
-        reason = self.context.throttles.paused_by(projects)
+        reason = self.context.gates.paused_by(projects)
         if reason is None and projects and all(self._kept_until(project) is not None for project in projects):
             return AgentJobsError(SLOTS_KEPT)
         return reason

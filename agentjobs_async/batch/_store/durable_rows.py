@@ -1,26 +1,56 @@
-"""The rows of durable jobs: which are followed, by which owner, and which ends `on_end` was told of."""
+"""The rows of durable jobs: which are followed, by whom, and which ends were told."""
 
 from collections.abc import Sequence
 from typing import Final
 from uuid import uuid4
 
-from sqlalchemy import ColumnElement, and_, case, func, or_, select, update
+from attrs import frozen
+from sqlalchemy import and_, case, null, or_, select, update
 
+from agentjobs_async.batch._database.schema import FOLLOWED, HAS_FOLLOWER, ITEMS, SHOWN, TO_NOTICE, TRIES, Follow
 from agentjobs_async.batch._store import statements
-from agentjobs_async.batch._store.row_store import RowStore
-from agentjobs_async.batch._store.rows import JournalRow, row_of
-from agentjobs_async.batch._store.schema import FOLLOWED, ITEMS, NO_OWNER, SHOWN
-from agentjobs_async.batch._store.statements import ROWS
+from agentjobs_async.batch._store.queries import PAGE_ROWS, Query
+from agentjobs_async.batch._store.rows import JournalRow, row_of, rows_of
+from agentjobs_async.batch._store.statements import EARLIER
+from agentjobs_async.batch._store.store import Store
 from agentjobs_async.batch.items import BatchItem, context_text
-from agentjobs_async.batch.states import ENDED, State
+from agentjobs_async.batch.states import OPEN, State
 from agentjobs_async.batch.where import Where
 
-_PAGE_ROWS: Final = 500  # few enough that the loop stands still for some milliseconds only
-_NOT_TOLD: Final = ""
-_UNFOLLOWED: Final = "unfollowed"
 _ROW: Final = ITEMS.c
-_TO_TELL: Final = and_(_ROW.state.in_(sorted(ENDED)), _ROW.told_state != _ROW.state)
-"""Whether a followed row has an end that `on_end` was not told of."""
+_OPEN: Final = sorted(OPEN)
+_HAS_END_TO_TELL: Final = or_(_ROW.state.in_([*_OPEN, State.UNKNOWN]), _ROW.told_at.is_(None))
+
+
+@frozen
+class Noticed:
+    """A row that its follower has to do something about.
+
+    Attributes:
+        row: The row.
+        is_own: Whether the follower polls its job, too; else another owner does, or it has none at present.
+    """
+
+    row: JournalRow
+    is_own: bool
+
+    @property
+    def number(self) -> int:
+        """Its number."""
+        return self.row.number
+
+
+@frozen
+class Submitted:
+    """A row as it was when it was submitted.
+
+    Attributes:
+        row: The row.
+        is_followed: Whether the one who submitted it follows it.
+    """
+
+    row: JournalRow
+    is_followed: bool
 
 
 class DurableRows:
@@ -28,114 +58,144 @@ class DurableRows:
 
     Args:
         store: The journal's rows.
-        patience: Seconds without a heartbeat after which another owner counts as dead; `None` where there can be
-            no other one, as with a file.
-        tells: Whether this owner tells of ends; else it leaves them to others.
+        follower: The owner that follows them.
+        tells: Whether it tells of ends; else it leaves them to others.
     """
 
-    def __init__(self, store: RowStore, patience: float | None, *, tells: bool) -> None:
+    def __init__(self, store: Store, follower: str, *, tells: bool) -> None:
         self._store = store
-        self._database = store._database  # noqa: SLF001 - private to other rooms
-        self._patience = patience
-        open_rows = _ROW.state.in_([State.PLANNED, State.ACTIVE])
-        self._to_do = or_(open_rows, _TO_TELL) if tells else open_rows
+        self._follower = follower
+        to_tell = and_(_ROW.state.not_in(_OPEN), _ROW.told_at.is_(None))
+        self._to_do = or_(_ROW.state.in_(_OPEN), to_tell) if tells else _ROW.state.in_(_OPEN)
 
-    async def submit(self, item: BatchItem) -> tuple[JournalRow, bool] | None:
-        """Plan an item, or find its row; return the row, and whether this owner is to continue with it.
+    async def submit(self, item: BatchItem) -> Submitted | None:
+        """Plan a durable job, or find its row, and return it; `None` where its key is that of another prompt.
 
-        Return `None` when the row of this key is that of another prompt or project. A row that is there keeps its
-        context; the item of a batch, which no owner follows as a durable job, is followed from now on.
+        A row that is there keeps its context. The item of a batch becomes a durable job, and is followed from now on.
         """
-        owner = self._store.owner
-        # Whoever owns the row of a batch tells of no end: this owner does from now on. A claim under way stays its own.
-        of_a_batch = and_(_ROW.told_state.is_(None), _ROW.state != State.SENDING)
-        told = func.coalesce(_ROW.told_state, _NOT_TOLD)
         times = statements.planned_times(self._store.now())
-        planning = statements.plan(
-            self._database.backend.insert(ITEMS),
-            {"page": uuid4().hex, "owner": owner, "told_state": _NOT_TOLD, **times},
-            updated={"told_state": told, "owner": case((of_a_batch, owner), else_=_ROW.owner)},
-            returned=[and_(FOLLOWED, self._to_do, _ROW.owner == owner)],
-        )
+        is_of_a_batch = _ROW.follow == Follow.NO.value
+        updated = {
+            "follow": case((is_of_a_batch, Follow.YES.value), else_=_ROW.follow),
+            "follower": case((is_of_a_batch, self._follower), else_=_ROW.follower),
+            "is_noticed": and_(_ROW.is_noticed, ~is_of_a_batch),
+        }
+        planned = {"page": uuid4().hex, "follow": Follow.YES.value, "follower": self._follower, **times}
+        planning = statements.plan(self._store.insert(ITEMS), planned, updated=updated, returned=[_ROW.follower])
         values = {"key": item.key, "prompt": item.prompt, "project_id": item.project_id}
         context = {} if item.context is None else {"context": context_text(item.context)}
-        _, found = await self._database.write(planning, parameters=[values | context])
-        return (row_of(found[0][:-1]), bool(found[0][-1])) if found else None
+        _, found = await self._store.write(planning, parameters=[values | context])
+        return Submitted(row_of(found[0][:-1]), found[0][-1] == self._follower) if found else None
 
-    async def take_over(self, after: int, *, own: bool = False, key: str | None = None) -> list[JournalRow]:
-        """Follow the next rows above the number `after` that no living owner follows, and return them.
+    async def notice(self, after: int = 0, *, key: str | None = None) -> list[Noticed]:
+        """Follow the next rows above the number `after` that need it, and return them.
 
-        What is being sent is left to its owner; when that is dead, the row becomes unknown first.
+        These are rows that nobody follows, own ones that another owner has moved, and active ones that nobody polls: of
+        these, this follower becomes the owner, too.
 
         Args:
             after: The number of the last row before.
-            own: Whether to return the rows, too, that this owner follows already.
             key: The key of the only row that is meant; `None` for all.
         """
-        page_id = uuid4().hex  # executed again, when its answer was lost, the statement finds its own page
-        free = [self._is_free(), _ROW.page == page_id, *([_ROW.owner == self._store.owner] if own else [])]
-        wanted = select(_ROW.number).where(FOLLOWED, self._to_do, _ROW.number > after, or_(*free))
-        wanted = wanted if key is None else wanted.where(_ROW.key == key)
-        # Rows that another owner is taking over in this moment are its own.
-        wanted = wanted.order_by(_ROW.number).limit(_PAGE_ROWS).with_for_update(skip_locked=True)
-        rows = update(ITEMS).where(_ROW.number.in_(wanted))
-        _, found = await self._database.write(rows.values(owner=self._store.owner, page=page_id).returning(*SHOWN))
-        return sorted(map(row_of, found), key=lambda row: row.number)
+        is_left = and_(_ROW.state == State.ACTIVE, _ROW.owner.is_(None))
+        own = and_(_ROW.follower == self._follower, or_(~_ROW.is_noticed, is_left))
+        needed = or_(own, and_(_ROW.follower.is_(None), self._to_do))
+        found = select(_ROW.number).where(TO_NOTICE, needed, _ROW.number > after)
+        found = found if key is None else found.where(_ROW.key == key)
+        # Nearly every look finds nothing, and a read costs no commit.
+        numbers = [number for (number,) in await self._store.read(found.order_by(_ROW.number).limit(PAGE_ROWS))]
+        if not numbers:
+            return []
+        change = uuid4().hex  # executed again, when its answer was lost, the statement finds what it did
+        rows = update(ITEMS).where(_ROW.number.in_(numbers), FOLLOWED, or_(needed, _ROW.change == change))
+        owner = case((is_left, self._follower), else_=_ROW.owner)
+        noticing = rows.values(follower=self._follower, owner=owner, is_noticed=True, change=change)
+        _, cells = await self._store.write(noticing.returning(*SHOWN, _ROW.owner))
+        noticed = (Noticed(row_of(row[:-1]), row[-1] == self._follower) for row in cells)
+        return sorted(noticed, key=lambda one: one.number)
 
-    async def to_tell(self, after: int) -> list[JournalRow]:
-        """Return the next rows of this owner above the number `after` whose ends `on_end` was not told of."""
-        mine = ROWS.where(FOLLOWED, _TO_TELL, _ROW.owner == self._store.owner, _ROW.number > after)
-        _, found = await self._database.write(mine.order_by(_ROW.number).limit(_PAGE_ROWS))
-        return [row_of(row) for row in found]
+    async def look_again(self, key: str | None = None) -> None:
+        """Cause the next `notice` to return the rows of this follower that are not done with, whoever moved them.
 
-    async def leave_to_tell(self) -> list[JournalRow]:
-        """Leave to other owners this owner's rows whose ends `on_end` was not told of, and return them."""
-        mine = update(ITEMS).where(FOLLOWED, _TO_TELL, _ROW.owner == self._store.owner)
-        _, found = await self._database.write(mine.values(owner=NO_OWNER).returning(*SHOWN))
-        return [row_of(row) for row in found]
+        Args:
+            key: The key of the only row that is meant; `None` for all.
+        """
+        mine = update(ITEMS).where(HAS_FOLLOWER, _ROW.follower == self._follower, self._to_do)
+        mine = mine if key is None else mine.where(_ROW.key == key)
+        await self._store.write(mine.values(is_noticed=False))
+
+    async def planned(self) -> set[str]:
+        """Return the keys of the planned rows that this owner follows."""
+        mine = select(_ROW.key).where(HAS_FOLLOWER, _ROW.follower == self._follower, _ROW.state == State.PLANNED)
+        return {key for (key,) in await self._store.read(mine)}
 
     async def active(self, after: int, where: Where | None) -> list[JournalRow]:
         """Return the next followed rows above the number `after` that have not ended and meet `where`."""
-        met = self._store.conditions(where)
-        open_states = sorted(set(State) - ENDED)
-        wanted = ROWS.where(FOLLOWED, _ROW.state.in_(open_states), _ROW.number > after, *met)
-        found = await self._database.read(wanted.order_by(_ROW.number).limit(_PAGE_ROWS))
-        return [row_of(row) for row in found]
+        return await self._store.select(Query(where=where, after=after, states=_OPEN, is_followed=True))
+
+    async def untold(self, key: str) -> list[JournalRow]:
+        """Return the earlier tries of a row whose ends `on_end` was not told of, in their order."""
+        tries = TRIES.c
+        untold = EARLIER.where(_ROW.key == key, tries.told_at.is_(None), tries.follow == Follow.YES.value)
+        return rows_of(await self._store.read(untold.order_by(tries.number)))
 
     async def no_longer_followed(self, keys: Sequence[str]) -> set[str]:
         """Return which of some hundred rows this owner no longer follows.
 
         Another process took them over, since this owner's heartbeats had stopped, or was asked to unfollow them.
         """
-        if self._patience is None:
-            return set()
-        mine = select(_ROW.key).where(_ROW.key.in_(keys), FOLLOWED, _ROW.owner == self._store.owner)
-        return set(keys) - {key for (key,) in await self._database.read(mine)}
+        mine = select(_ROW.key).where(_ROW.key.in_(keys), FOLLOWED, _ROW.follower == self._follower)
+        return set(keys) - {key for (key,) in await self._store.read(mine)}
 
-    async def record_told(self, key: str, state: State) -> None:
-        """Record that `on_end` has returned for a row of this owner that ended in this state, and is still in it."""
-        await self._record_told_state(key, state.value, _ROW.owner == self._store.owner, _ROW.state == state)
+    async def leave_to_poll(self, keys: Sequence[str]) -> None:
+        """Leave the jobs of some hundred rows that this owner no longer follows to those who follow them."""
+        not_mine = or_(_ROW.follower.is_(None), _ROW.follower != self._follower)
+        polled = update(ITEMS).where(_ROW.key.in_(keys), _ROW.state == State.ACTIVE, _ROW.owner == self._follower)
+        await self._store.write(polled.where(not_mine).values(owner=None))
+
+    async def leave_to_tell(self) -> list[JournalRow]:
+        """Leave to other followers the rows whose ends `on_end` was not told of, and return them."""
+        untold = and_(_ROW.state.not_in(_OPEN), _ROW.told_at.is_(None), _ROW.follower == self._follower)
+        _, found = await self._store.write(
+            update(ITEMS).where(FOLLOWED, untold).values(follower=None).returning(*SHOWN)
+        )
+        return rows_of(found)
+
+    async def record_told(self, key: str, try_number: int, state: State, *, is_end_of_row: bool) -> None:
+        """Record that `on_end` has returned for an end of a row that no other follower has, or of an earlier try of it.
+
+        Args:
+            key: The key of the row.
+            try_number: Which of its tries has ended.
+            state: How it has ended.
+            is_end_of_row: Whether it may be the end in which the row is; else it is that of an earlier try alone.
+        """
+        now, tries = self._store.now_column(), TRIES.c
+        mine = or_(_ROW.follower == self._follower, _ROW.follower.is_(None))  # nobody's, once this follower has left
+        number = select(_ROW.number).where(_ROW.key == key, mine).scalar_subquery()
+        earlier = update(TRIES).where(tries.item == number, tries.try_number == try_number, tries.state == state)
+        told = [earlier.values(told_at=now)]
+        if is_end_of_row:
+            own = update(ITEMS).where(_ROW.key == key, _ROW.tries == try_number, _ROW.state == state, mine)
+            told.append(own.values(told_at=now))
+        await self._store.write(*told)
 
     async def unfollow(self, key: str) -> bool:
-        """Record that a row is followed no more; return whether it was. One that is planned or being sent stays so."""
-        return await self._record_told_state(key, _UNFOLLOWED, _ROW.state.not_in([State.PLANNED, State.SENDING]))
+        """Record that a row is followed no more; return whether it was. One that is planned or being sent stays so.
+
+        An end that was told is not followed, but for that of an unknown create, which may be settled. A job that is
+        polled by another owner stays with that one.
+        """
+        change = uuid4().hex  # executed again, when its answer was lost, the statement finds what it did
+        sent = _ROW.state.not_in([State.PLANNED, State.SENDING])
+        is_followed = or_(and_(FOLLOWED, sent, _HAS_END_TO_TELL), _ROW.change == change)
+        leaving = update(ITEMS).where(_ROW.key == key, is_followed)
+        owner = case((_ROW.owner == self._follower, null()), else_=_ROW.owner)
+        leaving = leaving.values(follow=Follow.UNFOLLOWED.value, follower=None, owner=owner, change=change)
+        return (await self._store.write(leaving))[0] == 1
 
     async def followed_state(self, key: str) -> State | None:
-        """Return the state of a row that is followed; `None` where it is not."""
-        found = await self._database.read(select(_ROW.state).where(_ROW.key == key, FOLLOWED))
+        """Return the state of a row that is followed; `None` where it is not, or its end was told."""
+        followed = select(_ROW.state).where(_ROW.key == key, FOLLOWED, _HAS_END_TO_TELL)
+        found = await self._store.read(followed)
         return State(found[0].state) if found else None
-
-    async def release(self) -> None:
-        """Leave the rows of this owner to others, which may follow them at once."""
-        mine = and_(FOLLOWED, _ROW.owner == self._store.owner, _ROW.state != State.SENDING)
-        await self._database.write(update(ITEMS).where(mine).values(owner=None))
-
-    async def _record_told_state(self, key: str, told_state: str, *conditions: ColumnElement[bool]) -> bool:
-        row = update(ITEMS).where(_ROW.key == key, FOLLOWED, *conditions)
-        return (await self._database.write(row.values(told_state=told_state)))[0] == 1
-
-    def _is_free(self) -> ColumnElement[bool]:
-        """Return whether no living owner follows a row."""
-        if self._patience is not None:
-            return statements.owner_is_dead(self._store.now(), self._patience)
-        return _ROW.owner.is_distinct_from(self._store.owner)

@@ -1,212 +1,183 @@
-"""Moving a journal: to PostgreSQL, so that many machines continue with it, back to a file, or to another database."""
+"""Moving a journal from a file to PostgreSQL, so that many machines continue with it."""
 
 import os
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
-from uuid import uuid4
 
 from attrs import frozen
-from sqlalchemy import Column, Select, Table, delete, func, insert, select, text, update
+from sqlalchemy import (
+    Boolean,
+    Column,
+    ColumnElement,
+    Float,
+    Select,
+    String,
+    Table,
+    delete,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
 
 from agentjobs_async import InvalidInputError, JournalError
-from agentjobs_async.batch._store import statements
-from agentjobs_async.batch._store.address import checked_location
-from agentjobs_async.batch._store.connections import AnyConnection
+from agentjobs_async.batch._database.address import ServerAddress, checked_location
+from agentjobs_async.batch._database.connections import AnyConnection
+from agentjobs_async.batch._database.schema import ITEMS, JOURNAL, METADATA, NUMBER
+from agentjobs_async.batch._database.writer import Database
 from agentjobs_async.batch._store.opened import Opened
-from agentjobs_async.batch._store.row_store import RowStore
-from agentjobs_async.batch._store.rows import FROM, TO, Move, moves_of
-from agentjobs_async.batch._store.schema import ITEMS, METADATA, MOVES, NO_OWNER
-from agentjobs_async.batch._store.writer import Database
+from agentjobs_async.batch._store.owning import doubt_dead, free_dead
+from agentjobs_async.batch._store.store import NOBODY, Meta, Store
 from agentjobs_async.batch.states import ENDED
 
 _OWNER_SECONDS: Final = 30.0  # without a heartbeat: the default of `Journal.open`
 _CLOSING_SECONDS: Final = 5.0  # for which a close waits for a server that does not answer
 _PAGE_ROWS: Final = 1_000  # in memory at once: a prompt may be long
-_REFUSE_WRITES: Final = """
-CREATE OR REPLACE FUNCTION agentjobs_moved() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-    RAISE EXCEPTION 'the journal was moved' USING ERRCODE = 'read_only_sql_transaction';
-END
-$$;
-CREATE TRIGGER agentjobs_moved BEFORE INSERT OR UPDATE ON agentjobs_items
-    FOR EACH ROW EXECUTE FUNCTION agentjobs_moved();
-"""
+_LARGEST_INTEGER: Final = 2**31 - 1
+"""Of PostgreSQL's `integer`."""
+_LARGEST_FLOAT: Final = sys.float_info.max
 _ROW_COUNT: Final = select(func.count()).select_from(ITEMS)
-"""Counts all rows, tries included."""
 
 
 async def move_journal(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> int:
-    """Move all that a journal holds to a new one, and close the old one for good; return the number of its rows.
+    """Move all that a journal in a file holds to PostgreSQL, and close the file for good; return the number of items.
 
     Rows under way move as well; what was being sent when the last owner ended is unknown, as on a resume. Opening the
-    old journal raises a `JournalError` with the reason `moved`, which names the new one; `read_only=True` still works.
-    After a kill at any moment, the same call continues to the end. When it raises an error, the old journal is open as
-    before, unless the new one could not be asked whether it has the rows: then the same call continues as well.
+    file raises a `JournalError` with the reason `moved` from then on, which names the new location; `read_only=True`
+    still works. After a kill at any moment, the same call finishes the move; `undo_move` takes it back before that.
 
     Args:
-        source: The journal, as in `Journal.open`. Nothing else may use it.
-        target: The new location: a file that does not exist or holds no rows, or a database without rows. Workers may
-            already wait there: they see all rows at once.
+        source: The path of the file. Nothing else may use it.
+        target: The URL of a database without rows of a journal. Workers may already wait there: they see all rows at
+            once.
 
     Raises:
-        InvalidInputError: `source` is missing, holds no rows, or has another location recorded as its target; or
-            `target` holds rows, is the same journal, or can't store a prompt, as PostgreSQL with NUL in it.
-        JournalError: One of them can't be read or written, another owner uses `source` (`locked`), or `source` was
-            moved before (`moved`).
+        InvalidInputError: `source` is no file, is missing or holds no rows, or its move to another location has begun;
+            or `target` is no URL, holds rows, belongs to another service, or can't store a text. Nothing was written.
+        JournalError: One of them can't be read or written, or another owner uses `source` (`locked`).
     """
-    old, new = _unopened(source), _unopened(target)
-    if old.location == new.location:
-        raise InvalidInputError("the journal can't be moved to where it is")
-    if isinstance(old.location, Path) and not old.location.exists():
-        raise InvalidInputError(f"there is no journal {old.location}")
-    async with _opened(old) as journal:
-        rows = await _rows(journal)
-        if not rows:
-            raise InvalidInputError("the journal holds no rows: there is nothing to move")
-        async with _opened(new) as empty:
-            await _Moving(journal, empty).move()
-    return rows
+    file, server = _unopened(source), _unopened(target)
+    if not isinstance(file.location, Path) or not isinstance(server.location, ServerAddress):
+        raise InvalidInputError("a journal is moved from a file to PostgreSQL: give a path and a URL")
+    _check_exists(file.location)
+    async with _opened(file) as old, _opened(server) as new:
+        move = _Move(old, new)
+        if not move.has_ended:
+            await move.check()
+            await move.make()
+        return await _rows(new)
+
+
+async def undo_move(source: str | os.PathLike[str]) -> None:
+    """Open a file again whose move has begun and not ended.
+
+    Args:
+        source: The path of the file.
+
+    Raises:
+        InvalidInputError: `source` is no file, is missing, or was not moved; or the move has ended, so that the rows
+            belong to the new journal.
+        JournalError: One of them can't be read or written: without the answer of the new one nothing is changed.
+    """
+    file = _unopened(source)
+    if not isinstance(file.location, Path):
+        raise InvalidInputError("only a file is moved: give its path")
+    _check_exists(file.location)
+    async with _opened(file) as old:
+        moved_to = old.meta.moved_to
+        if moved_to is None:
+            raise InvalidInputError(f"{file.name} was not moved")
+        if await _identity(moved_to) == old.meta.identity:
+            raise InvalidInputError(f"{file.name} was moved to {moved_to}, which has all of its rows")
+        await old.store.write(update(JOURNAL).values(moved_to=None))
 
 
 @frozen
 class _OpenJournal:
-    """One of the two journals, open."""
+    """One of the two journals, open; `meta` is what it was before the move."""
 
     opened: Opened
     database: Database
-    store: RowStore
+    store: Store
+    meta: Meta
 
 
 @frozen
-class _Moving:
-    """A move in three durable steps, each of which a kill leaves undone or done.
+class _Move:
+    """A move in two durable steps: the file is closed with all of its rows, then PostgreSQL has them and its identity.
 
-    1. The old journal is closed, with all of its rows: from here on, no owner can send anything through it.
-    2. The new journal gets all rows and the id of this move, in one transaction.
-    3. The old journal records that the new one has its rows.
-
-    The first comes before the second: at no moment may rows of both be sent. After a kill between them no journal can
-    be opened, and the same call copies the closed one again. The id in the new journal decides whether the second was
-    done; without it, that could be done twice, over rows that have moved on since.
+    The first comes before the second: at no moment may rows of both be sent. Each step is one commit. After a kill
+    between them no journal has rows that can be sent, and the same call makes the move anew; the identity says whether
+    the second step was made. PostgreSQL has been given everything before the first: what it refuses closes no file.
     """
 
     old: _OpenJournal
     new: _OpenJournal
 
-    async def move(self) -> None:
-        departure = self.old.opened.moves.get(TO)
-        if departure is None:
-            if await _rows(self.new):
-                raise InvalidInputError(f"{self.new.opened.address} holds rows already: move to a new journal")
-            await self._check_service()
-            await self._check_prompts()
-            departure = await self._close_old()
-        arrival = self.new.opened.moves.get(FROM)
-        if arrival is None or arrival.move_id != departure.move_id:
-            self._check_target(departure)
-            await self._fill_new(departure)
-        if not departure.ended:
-            await self.old.database.write(update(MOVES).where(MOVES.c.direction == TO).values(ended=1))
+    @property
+    def has_ended(self) -> bool:
+        """Whether PostgreSQL has the rows already."""
+        return self.new.meta.identity == self.old.meta.identity
 
-    async def _check_service(self) -> None:
-        """Check that workers which wait in the new journal do not work for another service."""
-        own, other = await self.old.store.service(), await self.new.store.service()
-        if other is not None and other != own:
+    async def check(self) -> None:
+        """Refuse what can't move. Nothing was written before, nor is by this.
+
+        Raises:
+            InvalidInputError: The move makes no sense, or PostgreSQL can't store what the file holds.
+            JournalError: One of them can't be read, or the file holds what no journal can have written (`corrupt`).
+        """
+        address = self.new.opened.address
+        if self.old.meta.moved_to not in (None, address):
             raise InvalidInputError(
-                f"{self.new.opened.address} belongs to another service, for which workers may wait there:"
-                " move to a new journal"
+                f"its move to {self.old.meta.moved_to} has begun: give that location again, or undo the move"
             )
-
-    async def _check_prompts(self) -> None:
-        """Check that the new journal can store each prompt."""
-        if self.new.database.backend.stores_nul or not self.old.database.backend.stores_nul:
-            return
-        with_nul = select(ITEMS.c.key).where(func.instr(ITEMS.c.prompt, "\0") > 0).limit(1)
-        found = await self.old.database.read(with_nul)
-        if found:
+        if not await _rows(self.old):
+            raise InvalidInputError("the journal holds no rows: there is nothing to move")
+        if await _rows(self.new):
+            raise InvalidInputError(f"{address} holds rows already: move to a new journal")
+        if self.new.meta.service not in (None, self.old.meta.service):
             raise InvalidInputError(
-                f"the prompt of {found[0].key!r:.200} contains NUL (U+0000), which PostgreSQL can't store:"
-                " keep the journal in its file"
+                f"{address} belongs to another service, for which workers may wait there: move to a new journal"
             )
+        for table in METADATA.sorted_tables:
+            await _check_cells(self.old.store, table)
 
-    def _check_target(self, departure: Move) -> None:
-        """Check that a move which has begun leads to the new journal, and has not ended."""
-        if departure.ended:
-            raise departure.error(self.old.opened.address)
-        if departure.location != self.new.opened.address:
-            raise InvalidInputError(f"its move to {departure.location} has begun: give that location again")
+    async def make(self) -> None:
+        """Copy all that the file holds to PostgreSQL, and close the file just before that is committed.
 
-    async def _close_old(self) -> Move:
-        departure = Move(uuid4().hex, self.new.opened.address, ended=False)
+        Raises:
+            JournalError: One of them can't be written, or another process has planned rows there meanwhile (`locked`).
+        """
+        await free_dead(self.old.store)
+        for followed in (True, False):
+            await doubt_dead(self.old.store, NOBODY, followed=followed)
 
-        async def close(connection: AnyConnection) -> None:
-            # The lock before the look at owners: a writer waits for it, and then finds the journal closed.
-            await _lock_rows(connection)
-            if self.old.opened.is_shared:
-                await self._check_unused(connection)
-            await connection.execute(statements.sending_to_unknown(**self.old.store.unknown_columns()))
-            await connection.execute(
-                insert(MOVES).values(direction=TO, move_id=departure.move_id, location=departure.location, ended=0)
-            )
-            if self.old.opened.is_shared:
-                # An owner that is open, though it was not seen among the living ones, can't change a row any more.
-                await connection.exec_driver_sql(_REFUSE_WRITES)
-
-        await self.old.database.once(close)
-        return departure
-
-    async def _check_unused(self, connection: AnyConnection) -> None:
-        owners = await connection.execute(statements.owners(self.old.store.now()))
-        if living := sum(owner.age < _OWNER_SECONDS for owner in owners):
-            words = f"{living} workers or runs use it; stop them first"
-            raise JournalError(f"journal {self.old.opened.address}: {words} (one that died counts for 30 s)", "locked")
-
-    async def _fill_new(self, departure: Move) -> None:
         async def fill(target: AnyConnection) -> None:
-            await _lock_rows(target)
+            await target.exec_driver_sql("LOCK TABLE agentjobs_items IN SHARE ROW EXCLUSIVE MODE")
             if (await target.execute(_ROW_COUNT)).scalar():
                 where = f"journal {self.new.opened.address}"
                 raise JournalError(f"{where}: another process has planned rows there", "locked")
-            await _copy_rows(self.old.database, target)
-            arrival = {"direction": FROM, "move_id": departure.move_id, "location": self.old.opened.address, "ended": 1}
-            await target.execute(insert(MOVES).values(arrival))
+            for table in METADATA.sorted_tables:
+                await _copy(self.old.store, target, table)
+            # From here on, nothing is sent from the file. The commit of PostgreSQL follows.
+            await self.old.store.write(update(JOURNAL).values(moved_to=self.new.opened.address))
 
-        try:
-            await self.new.database.once(fill, is_long=True)
-        except JournalError:
-            # The answer to a commit may be what got lost: then the new journal has the rows, and the old one must stay
-            # closed. The lock makes this wait for such a commit.
-            if not await self._has_arrived(departure):
-                await self.old.database.once(self._reopen_old)
-                raise
+        await self.new.database.once(fill, is_long=True)
 
-    async def _reopen_old(self, connection: AnyConnection) -> None:
-        await connection.execute(delete(MOVES).where(MOVES.c.direction == TO, MOVES.c.ended == 0))
-        if self.old.opened.is_shared:
-            await connection.exec_driver_sql("DROP TRIGGER agentjobs_moved ON agentjobs_items")
 
-    async def _has_arrived(self, departure: Move) -> bool:
-        found: dict[str, Move] = {}
-
-        async def look(connection: AnyConnection) -> None:
-            await _lock_rows(connection)
-            found.update(moves_of(await connection.execute(statements.MOVES_RECORDED)))
-
-        await self.new.database.once(look)
-        return FROM in found and found[FROM].move_id == departure.move_id
+def _check_exists(path: Path) -> None:
+    if not path.exists():
+        raise InvalidInputError(f"there is no journal {path}")
 
 
 def _unopened(location: str | os.PathLike[str]) -> Opened:
     at = checked_location(location)
-    return Opened(
-        at.resolve() if isinstance(at, Path) else at,
-        read_only=False,
-        clock=None,
-        owner_timeout=_OWNER_SECONDS,
-        moving=True,
-    )
+    place = at.resolve() if isinstance(at, Path) else at
+    return Opened(place, read_only=False, clock=None, owner_timeout=_OWNER_SECONDS, moving=True)
 
 
 @asynccontextmanager
@@ -215,35 +186,87 @@ async def _opened(journal: Opened) -> AsyncIterator[_OpenJournal]:
         await journal.open()
         assert journal.database is not None  # noqa: S101 - it is open
         assert journal.store is not None  # noqa: S101 - the same
-        yield _OpenJournal(journal, journal.database, journal.store)
+        yield _OpenJournal(journal, journal.database, journal.store, await journal.store.meta())
     finally:
         await journal.close(_CLOSING_SECONDS)
 
 
 async def _rows(journal: _OpenJournal) -> int:
-    return int((await journal.database.read(_ROW_COUNT))[0][0])
+    return int((await journal.store.read(_ROW_COUNT))[0][0])
 
 
-async def _lock_rows(connection: AnyConnection) -> None:
-    """Keep all others from changing rows until the caller's transaction ends; a file has no others."""
-    if connection.dialect.name == "postgresql":
-        await connection.execute(text("LOCK TABLE agentjobs_items IN SHARE ROW EXCLUSIVE MODE"))
+async def _identity(moved_to: str) -> str | None:
+    """Return the identity of the journal in a database; `None` where there is none. Nothing is written there.
 
-
-async def _copy_rows(source: Database, target: AnyConnection) -> None:
-    """Copy all that a closed journal holds into one without items, within the target's transaction.
-
-    Times, claims and numbers stay. A row that has not ended gets no owner, so that workers continue with it. Limits and
-    pauses replace those that the target has.
+    Raises:
+        JournalError: The database can't be read, or another version has made its journal.
     """
-    for table in (table for table in METADATA.sorted_tables if table is not MOVES):
-        await target.execute(delete(table))
-        after = None
-        while page := await source.read(_page(table, after)):
-            rows = [dict(row._mapping) for row in page]  # noqa: SLF001 - SQLAlchemy's public name
-            await target.execute(insert(table), [_without_owner(table, row) for row in rows])
-            after = rows[-1][_key(table).name]
-        await _count_on(target, table)
+    address = checked_location(moved_to)
+    assert isinstance(address, ServerAddress)  # noqa: S101 - a file moves nowhere else
+    from agentjobs_async.batch._database.postgresql import ServerBackend, settled_identity  # noqa: PLC0415 - as elsewhere
+
+    database = Database(ServerBackend(address, read_only=True, owner_timeout=_OWNER_SECONDS))
+    found: list[str | None] = []
+
+    async def look(connection: AnyConnection) -> None:
+        found.append(await settled_identity(connection, address.name))
+
+    try:
+        await database.once(look)
+    finally:
+        await database.close(_CLOSING_SECONDS)
+    return found[0]
+
+
+async def _check_cells(store: Store, table: Table) -> None:
+    """Refuse the cells of a file that PostgreSQL can't store, or that another program must have written.
+
+    Raises:
+        InvalidInputError: A text contains NUL.
+        JournalError: A cell holds another kind of value than its column, or a number that is out of range (`corrupt`).
+    """
+    name = table.c.key if table is ITEMS else _key(table)
+    for column in table.columns:
+        where = f"{table.name}.{column.name}"
+        if await store.read(select(name).where(_is_foreign(column)).limit(1)):
+            raise JournalError(f"the journal is broken: {where} holds what it can't have written", "corrupt")
+        with_nul = select(name).where(func.instr(column, "\0") > 0).limit(1)
+        if isinstance(column.type, String) and (found := await store.read(with_nul)):
+            raise InvalidInputError(
+                f"{where} of {found[0][0]!r:.200} contains NUL (U+0000), which PostgreSQL can't store:"
+                " keep the journal in its file"
+            )
+
+
+def _is_foreign(column: Column[Any]) -> ColumnElement[bool]:
+    """Return whether a cell is no value of its column: SQLite stores any kind of value in any column."""
+    kind, size = func.typeof(column), func.abs(column)
+    if isinstance(column.type, String):
+        return kind.not_in(["text", "null"])
+    if isinstance(column.type, Float):
+        return or_(kind.not_in(["real", "integer", "null"]), size > _LARGEST_FLOAT)
+    if column.type is NUMBER:  # as large as those of SQLite
+        return kind != "integer"
+    largest = 1 if isinstance(column.type, Boolean) else _LARGEST_INTEGER
+    return or_(kind.not_in(["integer", "null"]), size > largest)
+
+
+async def _copy(source: Store, target: AnyConnection, table: Table) -> None:
+    """Copy a table of a closed journal into one without items, within the target's transaction.
+
+    Times, claims and numbers stay. Limits and pauses replace those that the target has.
+    """
+    await target.execute(delete(table))
+    after = None
+    while page := await source.read(_page(table, after)):
+        rows = [dict(row._mapping) for row in page]  # noqa: SLF001 - SQLAlchemy's public name
+        await target.execute(insert(table), [_arrived(table, row) for row in rows])
+        after = rows[-1][_key(table).name]
+    # The numbers of new rows continue after those that were copied; SQLite does that by itself.
+    if (numbered := table.autoincrement_column) is not None:
+        sequence = func.pg_get_serial_sequence(table.name, numbered.name)
+        last = select(func.max(numbered)).scalar_subquery()
+        await target.execute(select(func.setval(sequence, last)).where(last.is_not(None)))
 
 
 def _key(table: Table) -> Column[Any]:
@@ -256,14 +279,10 @@ def _page(table: Table, after: Any) -> Select[Any]:
     return rows if after is None else rows.where(_key(table) > after)
 
 
-def _without_owner(table: Table, row: dict[str, Any]) -> dict[str, Any]:
-    return {**row, "owner": NO_OWNER} if table is ITEMS and row["state"] not in ENDED else row
-
-
-async def _count_on(connection: AnyConnection, table: Table) -> None:
-    """Continue the numbers of new rows on a server after those that were copied; SQLite does that by itself."""
-    numbered = table.autoincrement_column
-    if connection.dialect.name == "postgresql" and numbered is not None:
-        sequence = func.pg_get_serial_sequence(table.name, numbered.name)
-        last = select(func.max(numbered)).scalar_subquery()
-        await connection.execute(select(func.setval(sequence, last)).where(last.is_not(None)))
+def _arrived(table: Table, row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row as the target has it: workers continue with what is open, and nothing of it was moved from there."""
+    if table is JOURNAL:
+        return row | {"moved_to": None}
+    if table is ITEMS and row["state"] not in ENDED:
+        return row | {"revision": row["revision"] + 1}
+    return row

@@ -2,22 +2,25 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
 from agentjobs_async import AgentJobsSession, InvalidInputError
 from agentjobs_async._loop.tasks import until_done
-from agentjobs_async._polling.limiters import PollShare
-from agentjobs_async.batch._store.address import ServerAddress
-from agentjobs_async.batch._store.connections import Backend
-from agentjobs_async.batch._store.file_lock import FileLock
-from agentjobs_async.batch._store.heartbeat import Heartbeat, parts_of
-from agentjobs_async.batch._store.row_store import RowStore
-from agentjobs_async.batch._store.rows import TO, Move
-from agentjobs_async.batch._store.schema import Moment
-from agentjobs_async.batch._store.sqlite import FileBackend, check, check_kind, make
-from agentjobs_async.batch._store.writer import Database
+from agentjobs_async._polling.limiters import PollLimits
+from agentjobs_async.batch._database.address import ServerAddress
+from agentjobs_async.batch._database.connections import Backend
+from agentjobs_async.batch._database.file_lock import FileLock
+from agentjobs_async.batch._database.schema import Moment
+from agentjobs_async.batch._database.sqlite import FileBackend, check, check_kind, make
+from agentjobs_async.batch._database.writer import Database
+from agentjobs_async.batch._store import measures
+from agentjobs_async.batch._store.heartbeat import Heartbeat
+from agentjobs_async.batch._store.owners import Owner, Owners, SessionShare
+from agentjobs_async.batch._store.owning import doubt_dead, free_dead
+from agentjobs_async.batch._store.rows import JournalRow
+from agentjobs_async.batch._store.store import NOBODY, Store, moved_error
 
 
 class Opened:
@@ -29,18 +32,19 @@ class Opened:
         clock: The wall clock, in seconds since the epoch; `None` for the process's with a file, for the server's with
             a database.
         owner_timeout: Seconds without a heartbeat after which an owner on PostgreSQL counts as dead.
-        moving: Whether it is opened to be moved: one that was moved before can be opened to write too, and this process
-            sends no heartbeats to PostgreSQL, so that none is left when it is killed.
+        moving: Whether it is opened to be moved: one that was moved before can be opened to write too.
 
     Attributes:
         location: As given; a file's path is absolute, and follows no link, once it is open.
         database: The open database.
         store: The journal's rows.
         lock: The lock of a file; `None` with `read_only`.
-        heartbeat: The heartbeats of an owner on PostgreSQL.
+        heartbeat: The heartbeats of the owners in this process, on PostgreSQL.
+        owners: The runs, workers and durable jobs in this process.
+        lost: Rows that became unknown as the journal was opened: the first run tells of them.
         read_only: As given.
         owner_timeout: As given.
-        moves: The moves that the journal has recorded, by their directions.
+        moved_to: Where the journal was moved to, without secrets; `None` if it was not.
     """
 
     def __init__(
@@ -54,17 +58,16 @@ class Opened:
     ) -> None:
         self.location = location
         self.database: Database | None = None
-        self.store: RowStore | None = None
+        self.store: Store | None = None
         self.lock: FileLock | None = None
         self.heartbeat: Heartbeat | None = None
-        self.moves: dict[str, Move] = {}
-        self._moving = moving
+        self.owners: Owners = Owners(is_shared=self.is_shared)
+        self.lost: list[JournalRow] = []
+        self.moved_to: str | None = None
         self.read_only = read_only
-        self._clock = clock
-        self._sharers: dict[object, AgentJobsSession] = {}  # runs and workers, with their sessions
-        self._polls: PollShare | None = None
-        self._limited: list[AgentJobsSession] = []
         self.owner_timeout = owner_timeout
+        self._moving = moving
+        self._clock = clock
 
     @property
     def name(self) -> str:
@@ -81,15 +84,15 @@ class Opened:
         """Whether it is a database, which any number of processes may own at once."""
         return not isinstance(self.location, Path)
 
-    @property
-    def moved_to(self) -> str | None:
-        """Where the journal was moved to, without secrets; `None` if it was not."""
-        return self.moves[TO].location if TO in self.moves else None
-
     def check_not_moved(self) -> None:
         """Raise a `JournalError` where the journal was moved (`moved`): no run can use it."""
-        if TO in self.moves:
-            raise self.moves[TO].error(self.name)
+        if self.moved_to is not None:
+            raise moved_error(self.name, self.moved_to)
+
+    def take_lost(self) -> list[JournalRow]:
+        """Return the rows that became unknown as the journal was opened, or as a run was left; each only once."""
+        found, self.lost = self.lost, []
+        return found
 
     async def open(self) -> None:
         """Open the journal, and make it when it is missing. Whatever fails, `close` ends what is open by then.
@@ -126,12 +129,11 @@ class Opened:
 
     async def is_used(self) -> bool:
         """Return whether a run, a worker or durable jobs use the journal, here or in another living process."""
-        if self._sharers:
+        if self.owners.own:
             return True
         if self.store is None or self.heartbeat is None:
             return False
-        others = [age for owner, age in await self.store.owners() if owner != self.store.owner]
-        return any(age < self.owner_timeout for age in others)
+        return any(age < self.owner_timeout for _, age in await measures.owners(self.store))
 
     def connect_arguments(self) -> dict[str, Any]:
         """Return the arguments of `psycopg.connect` for the same database. They may hold a password.
@@ -141,52 +143,71 @@ class Opened:
         """
         if isinstance(self.location, Path):
             raise InvalidInputError("the journal is a file, which serves one process: give a URL of PostgreSQL")
-        from agentjobs_async.batch._store.postgresql import connect_arguments  # noqa: PLC0415 - takes long to import
+        from agentjobs_async.batch._database.postgresql import connect_arguments  # noqa: PLC0415 - takes long to import
 
         return connect_arguments(self.location)
 
-    async def share_polls(self, sharer: object, polls_per_second: float | None, session: AgentJobsSession) -> None:
-        """Limit a session to its part of the journal's polls per second, until `stop_sharing_polls` of `sharer`.
+    def note_lost(self, rows: Sequence[JournalRow]) -> None:
+        """Note rows that became unknown: a run on this open journal that goes on, or the next one, tells of them."""
+        self.lost += rows
 
-        The sessions of all sharers have equal parts of what is this owner's, now and at each change. The session's own
-        limits apply as well: the smallest counts.
+    async def join(self, session: AgentJobsSession, limit: float | None = None) -> Owner:
+        """Return a new owner of the journal, whose session keeps to its part of the journal's polls until it leaves.
+
+        The session's own limits apply as well: the smallest counts.
+
+        Args:
+            session: Polls for the owner.
+            limit: As of `Owner`.
+
+        Raises:
+            JournalError: The journal can't be read or written.
         """
-        self._sharers[sharer] = session
+        assert self.store is not None  # noqa: S101 - runs look first whether the journal is open
+        owner = Owner(session, limit)
+        self.owners.own[owner.name] = owner
         try:
             if self.heartbeat is None:
-                self._share(None if polls_per_second is None else PollShare(polls_per_second))
+                self.owners.share_out((await self.store.meta()).limits.polls_per_second)
+                owner.note_counted()  # there is no other one to do it
             else:
-                await self.heartbeat.polls.begin(self._share)
+                await self.heartbeat.join(owner)
         except BaseException:
-            self.stop_sharing_polls(sharer)
+            await self.leave(owner, has_left=True)
             raise
+        self._share(session)
+        return owner
 
-    def stop_sharing_polls(self, sharer: object) -> None:
-        """Lift the limit of a sharer's session unless another one uses it; the last one gives up the owner's share."""
-        self._sharers.pop(sharer, None)
-        if self.heartbeat is not None and not self._sharers:
-            self.heartbeat.polls.end()
-        self._share(self._polls)
+    async def leave(self, owner: Owner, *, has_left: bool) -> None:
+        """Remove an owner, whose share of the polls is that of others then.
 
-    def _share(self, share: PollShare | None) -> None:
-        self._polls = share
-        sessions = [] if share is None else list(dict.fromkeys(self._sharers.values()))
-        shares = dict.fromkeys(self._limited) | dict(zip(sessions, parts_of(share, len(sessions)), strict=True))
-        # Without a limit of polls nothing private of a session is used: callers' tests run batches on doubles of it.
-        for session, part in shares.items():
-            session._limits.share(self, part)  # noqa: SLF001 - for journals alone: callers use `limit_polls`
-        self._limited = sessions
+        Where it could not leave its rows (`has_left`), others free them as those of a dead owner. Idempotent: a block
+        may be left while its run is being closed.
+        """
+        if self.owners.own.pop(owner.name, None) is None:
+            return
+        self._share(owner.session)
+        if self.heartbeat is not None and has_left:
+            await self.heartbeat.leave(owner.name)
+
+    def _share(self, session: AgentJobsSession) -> None:
+        """Limit a session that polls for an owner; lift its limit after the last one."""
+        polls = any(owner.session is session for owner in self.owners.own.values())
+        share = SessionShare(self.owners, session, self.heartbeat) if polls else None
+        limits: PollLimits | None = getattr(session, "_limits", None)  # a double in callers' tests may have none
+        if limits is not None:
+            limits.share(self, share)
 
     async def _open_file(self, path: Path) -> None:
         # In a thread: all of it waits for the disk.
         path = self.location = await asyncio.to_thread(self._own, path)
         store = self._begin(FileBackend(path, read_only=self.read_only), time.time)
-        await self._read_moves(store)
-        if not self.read_only:
-            await store.record_sending_as_unknown()
+        await self._check_moved(store)
+        if not (self.read_only or self._moving):
+            await self._free_dead(store)
 
     async def _open_server(self, address: ServerAddress) -> None:
-        from agentjobs_async.batch._store import postgresql  # noqa: PLC0415 - its dialect takes long to import
+        from agentjobs_async.batch._database import postgresql  # noqa: PLC0415 - its dialect takes long to import
 
         def backend(**settings: float) -> Backend:
             timeout = self.owner_timeout
@@ -197,11 +218,18 @@ class Opened:
         await self.database.once(
             lambda connection: postgresql.lay_out(connection, address.name, writing=not self.read_only)
         )
-        await self._read_moves(store)
+        await self._check_moved(store)
         if not (self.read_only or self._moving):
-            # Over a connection of its own, without patience: a beat that waited would come too late anyway.
-            self.heartbeat = Heartbeat(Database(backend(patience=0.0)), store, self.owner_timeout)
-            await self.heartbeat.begin()
+            await self._free_dead(store)
+            # Over a connection of its own. It is made anew for as long as a beat may take, which is less than this.
+            beats = Database(backend(patience=self.owner_timeout))
+            self.heartbeat = Heartbeat(beats, store, self.owners, self.owner_timeout)
+
+    async def _free_dead(self, store: Store) -> None:
+        """Free what earlier owners have left; what they were sending is unknown."""
+        await free_dead(store)
+        await doubt_dead(store, NOBODY, followed=True)  # durable jobs tell of these
+        self.lost += await doubt_dead(store, NOBODY, followed=False)
 
     def _own(self, path: Path) -> Path:
         """Own the file, check that it is a journal or make one, and return its real path."""
@@ -217,19 +245,20 @@ class Opened:
             self.lock.watch(path)
         return path
 
-    async def _read_moves(self, store: RowStore) -> None:
+    async def _check_moved(self, store: Store) -> None:
         """Read where the journal was moved to.
 
         Raises:
             JournalError: It was, and would be written (`moved`).
         """
-        self.moves = await store.moves()
+        self.moved_to = (await store.meta()).moved_to
         if not (self.read_only or self._moving):
             self.check_not_moved()
 
-    def _begin(self, backend: Backend, clock: Callable[[], Moment]) -> RowStore:
+    def _begin(self, backend: Backend, clock: Callable[[], Moment]) -> Store:
         self.database = Database(backend)
-        self.store = RowStore(self.database, self._clock or clock, self.lock)
+        patience = self.owner_timeout if self.is_shared else None
+        self.store = Store(self.database, self._clock or clock, owners=self.owners, lock=self.lock, patience=patience)
         return self.store
 
     def _give_up(self) -> None:
@@ -238,9 +267,7 @@ class Opened:
 
 
 async def _closed(database: Database, heartbeat: Heartbeat | None, patience: float) -> None:
-    """Close. The owner lives on until its last write is done: others make the rows of a dead one unknown."""
-    if heartbeat is not None:
-        await heartbeat.rest()
+    """Close. The owners live on until the last write is done: others make the rows of dead ones unknown."""
     try:
         await database.close(patience)
     finally:

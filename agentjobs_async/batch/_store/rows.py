@@ -1,13 +1,13 @@
 """The rows of a journal as callers see them, read strictly: a cell that the journal can't have written is an error."""
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from types import NoneType
 from typing import Any, Final, TypeVar
 
-from attrs import Factory, field, fields, frozen
+from attrs import field, fields, frozen
 
 from agentjobs_async import AgentJob, JobRef, JournalError, ResponseError
 from agentjobs_async.batch.items import BatchItem, Outcome
@@ -15,14 +15,15 @@ from agentjobs_async.batch.states import State
 
 T = TypeVar("T")
 
+LONGEST_ERROR_BYTES: Final = 2_000
+"""The length of an error in a row: enough for its reason, and 100,000 rows may have one."""
 _TEXTS: Final = frozenset({str, NoneType})
-_NUMBERS: Final = frozenset({int, NoneType})
 _REFUSALS: Final = {kind.__name__: kind for kind in ResponseError.__subclasses__()}
 
 
 @frozen
 class JournalRow:
-    """What a journal knows of one item, or of one try of it.
+    """What a journal knows of one item as it stands, or of an earlier try of it.
 
     Attributes:
         job_id: The job's id; `None` before it is known, and always in the state `unknown`.
@@ -31,17 +32,16 @@ class JournalRow:
         updated_at: When the row was changed last, in UTC.
         number: Its position in the journal, from 1.
         planned_at: When the item was planned, in UTC, by the journal's clock, as all times. A time is `None` where it
-            has not come yet, and where an earlier version of this package did not record it.
+            has not come yet.
         sent_at: When its create was about to be sent; `None` again where it is proven that nothing was sent.
         created_at: When the job's id was recorded.
         seen_at: When the server last showed the job, by its create or a poll; to a minute while it is active.
         ended_at: When the item was recorded as completed, failed, archived, rejected or abandoned.
         polls: How often the job was polled, by all runs; to a minute while it is active.
-        tries: 1, and one more each time that the item was planned again by `Journal.retry` or `Journal.resolve`.
+        tries: Which try this is: 1, and one more each time that the item was planned again by `Journal.retry` or
+            `Journal.resolve`.
         context: The context of the item; `None` without one.
         traceparent: The W3C trace context of the span that created the job; `None` without a hook that makes spans.
-        item_key: The key of the item, which is that of its first try; the `key` of a retry is `item_key#2` and so on.
-        retried_as: The key of the next try; `None` for the newest one, which is the item as it stands.
     """
 
     key: str
@@ -62,8 +62,6 @@ class JournalRow:
     tries: int = 1
     context: dict[str, Any] | None = field(default=None, repr=False, hash=False)
     traceparent: str | None = field(default=None, repr=False)
-    item_key: str = field(default=Factory(lambda row: row.key, takes_self=True))
-    retried_as: str | None = None
 
     @property
     def item(self) -> BatchItem:
@@ -129,37 +127,6 @@ class Rows(AsyncIterator[JournalRow]):
         return [row async for row in self._rows]
 
 
-TO: Final = "to"
-FROM: Final = "from"
-
-
-@frozen
-class Move:
-    """One move of a journal to another location, as one of the two journals records it.
-
-    Attributes:
-        move_id: What names the move in both journals.
-        location: The address of the other journal, without secrets.
-        ended: Whether the other journal is known to have all rows.
-    """
-
-    move_id: str
-    location: str
-    ended: bool
-
-    def error(self, name: str) -> JournalError:
-        """Return the error of the journal `name`, which is closed because it was moved."""
-        words = f"it was moved to {self.location}; use that one"
-        if not self.ended:
-            words = f"its move to {self.location} has begun and not ended; run the same agentjobs move again"
-        return JournalError(f"journal {name}: {words}", "moved")
-
-
-def moves_of(found: Iterable[Any]) -> dict[str, Move]:
-    """Return the rows of `statements.MOVES_RECORDED` by their directions, which are `TO` and `FROM`."""
-    return {row.direction: Move(row.move_id, row.location, bool(row.ended)) for row in found}
-
-
 def rows_of(found: Sequence[Any]) -> list[JournalRow]:
     """Return rows of the database, with the columns `SHOWN`, as those of the journal."""
     return legible(lambda: list(map(_row_of, found)))
@@ -171,14 +138,12 @@ def row_of(found: Any) -> JournalRow:
 
 
 def _row_of(found: Any) -> JournalRow:
-    texts, numbers, names = found[:7], found[14:16], found[17:]
+    texts, numbers = (*found[:7], found[17]), found[14:16]
     # Compared as sets, which is much quicker than looking at each: very many rows are read at once.
-    if not (_TEXTS.issuperset(map(type, (*texts, *names))) and _NUMBERS.issuperset(map(type, numbers))):
+    if not (_TEXTS.issuperset(map(type, texts)) and all(type(number) is int for number in numbers)):
         raise TypeError
     times = [None if cell is None else datetime.fromtimestamp(cell, UTC) for cell in (found[7], *found[9:14])]
-    (polls, tries), (trace, item_key, retried_as) = numbers, names
-    cells: list[Any] = [*texts, times[0], found[8], *times[1:], polls or 0, tries or 1]
-    cells += _context(found[16]), trace, item_key or texts[0], retried_as
+    cells: list[Any] = [*found[:7], times[0], found[8], *times[1:], *numbers, _context(found[16]), found[17]]
     return JournalRow(*cells)
 
 

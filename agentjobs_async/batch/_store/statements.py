@@ -1,6 +1,6 @@
 """The statements that are built once, or used in several places. Executed twice, each has its effect once."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache
 from types import MappingProxyType
 from typing import Any, Final
@@ -8,6 +8,7 @@ from typing import Any, Final
 from sqlalchemy import (
     ColumnElement,
     Executable,
+    Float,
     Select,
     String,
     Table,
@@ -17,31 +18,36 @@ from sqlalchemy import (
     delete,
     func,
     insert,
-    literal,
     literal_column,
+    null,
     or_,
     select,
     update,
 )
 from sqlalchemy.sql.dml import ReturningInsert, ReturningUpdate
 
-from agentjobs_async._validation import checked_instance
-from agentjobs_async.batch._store.connections import Insert
-from agentjobs_async.batch._store.schema import ITEMS, MOVES, OWNERS, SENDS, SHOWN, Moment, seconds_of
-from agentjobs_async.batch.states import State, origins
-from agentjobs_async.batch.where import Where
+from agentjobs_async.batch._database.connections import Insert
+from agentjobs_async.batch._database.schema import (
+    ITEMS,
+    OF_A_TRY,
+    OWNERS,
+    SENDS,
+    SHOWN,
+    TRIES,
+    Follow,
+    Moment,
+    seconds_of,
+)
+from agentjobs_async.batch.states import Move, State
 
 _ROW: Final = ITEMS.c
 _LONGEST_WINDOW_SECONDS: Final = 366 * 86_400.0  # no service counts creates for longer than a year
+_EACH_CHANGE: Final = frozenset({"updated_at", "changed_at"})
 ROWS: Final = select(*SHOWN)
 """Select rows of items, each of which makes a `JournalRow`."""
-MOVES_RECORDED: Final = select(MOVES.c.direction, MOVES.c.move_id, MOVES.c.location, MOVES.c.ended)
-"""Select the moves that a journal records: at most one `to` a location, and at most one `from` one."""
-FOLLOWED_AGAIN: Final = case((_ROW.told_state.is_not(None), ""))
-"""What `told_state` becomes where a row is planned again: who unfollowed a durable job before has seen another end.
-
-A planned durable job is always followed: nobody else sends it.
-"""
+_TRIES_SHOWN: Final = {"tries": TRIES.c.try_number} | {name: TRIES.c[name] for name in OF_A_TRY}
+EARLIER: Final = select(*(_TRIES_SHOWN.get(column.name, column) for column in SHOWN)).where(TRIES.c.item == _ROW.number)
+"""Select earlier tries, each of which makes a `JournalRow` of its item as it was."""
 
 
 @cache
@@ -55,7 +61,7 @@ def planning(insert: Callable[[Table], Insert], clock: ColumnElement[float] | No
 
 def planned_times(now: Moment) -> dict[str, Moment]:
     """Return the columns that hold the time at which a row is planned."""
-    return dict.fromkeys(("planned_at", "updated_at", "changed_at"), now)
+    return dict.fromkeys(("planned_at", *sorted(_EACH_CHANGE)), now)
 
 
 def plan(
@@ -92,112 +98,131 @@ def _source(page: ColumnElement[Any]) -> ColumnElement[str]:
     return func.substr(page, literal_column("1"), literal_column("32"), type_=String)
 
 
-def move(
-    key: str,
-    target: State,
-    *,
-    origin: State | None = None,
-    claim: str | None = None,
-    of_job: str | None = None,
-    **values: Any,
-) -> tuple[ReturningUpdate[Any], dict[str, Any]]:
-    """Move a row to `target` where the table of moves allows it, and return it as it is then; touch none otherwise.
+@cache
+def moving(
+    move: Move, target: State, origin: State | None, given: frozenset[str], clock: ColumnElement[float] | None
+) -> ReturningUpdate[Any]:
+    """Return the statement that makes a move of the row of one key, and returns the row as it is then.
 
-    Return the statement and its parameters.
-
-    Args:
-        key: The row's key.
-        target: The new state.
-        origin: The state that the row has to be in; `None` for every state from which a row may come to `target`.
-        claim: The claim that the row must have; `None` for any.
-        of_job: The job that the row has to have; `None` for any. A resolution may have corrected it meanwhile.
-        values: The other columns that change.
+    It touches no row where the move may not be made. Executed again, when its answer was lost, it finds what it did by
+    the id of the change. It is built once: building it costs more than executing it on SQLite. Its parameters are
+    `its_key`, `its_change`, `its_mover`, `its_time` unless the database's `clock` tells it, `its_COLUMN` for what the
+    row must match, and `new_COLUMN` for each of `given`.
 
     Raises:
-        ValueError: No row may ever go from `origin` to `target`.
+        ValueError: The move does not begin in `origin`, or does not lead to `target`.
     """
-    wanted = {"claim": claim, "job_id": of_job}
-    required = {name: value for name, value in wanted.items() if value is not None}
-    timed = {name: value for name, value in values.items() if isinstance(value, ColumnElement)}  # by a server's clock
-    plain = {name: value for name, value in values.items() if name not in timed}
-    moving = _moving(target, origin, tuple(required), tuple(plain), tuple(timed.items()))
-    parameters = {f"its_{name}": value for name, value in {"key": key, **required}.items()}
-    parameters |= {f"new_{name}": value for name, value in plain.items()}
-    return moving, parameters
-
-
-@cache
-def _moving(
-    target: State,
-    origin: State | None,
-    required: tuple[str, ...],
-    changed: tuple[str, ...],
-    timed: tuple[tuple[str, ColumnElement[Any]], ...],
-) -> ReturningUpdate[Any]:
-    """Return the statement of a move. It is built once: building it costs more than executing it on SQLite."""
-    allowed = origins(target)
-    if origin is not None:
-        if origin not in allowed:
-            raise ValueError(f"no row moves from {origin} to {target}")
-        allowed = frozenset({origin})
+    if target not in move.targets or (origin is not None and origin not in move.origins):
+        raise ValueError(f"the move {move.name} does not lead from {origin} to {target}")
     # No index has this, so that the row is found by its key: to old statistics, the index of states may look as good.
     state = _ROW.state.concat(literal_column("''"))
-    moving = update(ITEMS).where(state.in_([literal_column(f"'{origin}'") for origin in sorted(allowed)]))
-    moving = moving.where(*(_ROW[name] == bindparam(f"its_{name}") for name in ("key", *required)))
-    new = {name: bindparam(f"new_{name}", type_=_ROW[name].type) for name in changed}
-    return moving.values(state=literal_column(f"'{target}'"), **new, **dict(timed)).returning(*SHOWN)
+    allowed = state.in_([literal_column(f"'{name}'") for name in sorted(move.origins if origin is None else [origin])])
+    met = [_matched(name) for name in sorted(move.matches - {"state"})]
+    is_repeated = _ROW.change == bindparam("its_change")
+    rows = update(ITEMS).where(_ROW.key == bindparam("its_key"), or_(and_(allowed, *met), is_repeated))
+    now = bindparam("its_time", type_=Float(53)) if clock is None else clock
+    new = {name: bindparam(f"new_{name}", type_=_ROW[name].type) for name in given}
+    changed = _changed(move, target, now, bindparam("its_change"), bindparam("its_mover"))
+    return rows.values(changed | new).returning(*SHOWN)
 
 
-def sending_to_unknown(*conditions: ColumnElement[bool], **values: Any) -> ReturningUpdate[Any]:
-    """Make the rows unknown that are sending and meet all conditions, since their owner ended; return their keys."""
-    rows = update(ITEMS).where(_ROW.state == State.SENDING, *conditions)
-    return rows.values(state=State.UNKNOWN, **values).returning(_ROW.key)
+def moving_all(
+    move: Move,
+    which: ColumnElement[bool],
+    conditions: Iterable[ColumnElement[bool]],
+    now: Moment,
+    change: str,
+    mover: str,
+    **new: Any,
+) -> ReturningUpdate[Any]:
+    """Return the statement that makes a move of many rows, and returns them as they are then.
 
+    Executed again, it finds what it did, as that of `moving`.
 
-def record_sends(sent: Select[Any], now: Moment) -> tuple[Executable, Executable]:
-    """Return what records project and time of a create that was sent, and deletes times that no rate counts any more.
-
-    The next claim of the row will overwrite its time, and a rate has to count both creates, each once: so this belongs
-    into the transaction that plans the row again. The row stays locked until then: of two owners that move it at once,
-    one records its time. Executed again after the move, this finds no such row, and records nothing.
+    Args:
+        move: A move of one target.
+        which: Names the rows, by an index, and holds of them after the move, too.
+        conditions: What they must meet besides it, before the move.
+        now: The time by the journal's clock.
+        change: The id of the change.
+        mover: Who makes it.
+        new: Columns that change besides those of the move.
     """
-    recording = insert(SENDS).from_select(["project_id", "sent_at"], sent.with_for_update())
-    return recording, delete(SENDS).where(SENDS.c.sent_at < seconds_of(now) - _LONGEST_WINDOW_SECONDS)
+    rows = update(ITEMS).where(which, or_(and_(in_states(move.origins), *conditions), _ROW.change == change))
+    return rows.values(_changed(move, move.target, now, change, mover) | new).returning(*SHOWN)
 
 
-def unknown_send(key: str) -> Select[Any]:
-    """Select project and time of the create of an unknown row."""
-    return select(_ROW.project_id, _ROW.sent_at).where(_ROW.key == key, _ROW.state == State.UNKNOWN)
+def _matched(name: str) -> ColumnElement[bool]:
+    if name == "settled":
+        return _ROW.settled_at.is_not(None)
+    return _ROW[name].is_not_distinct_from(bindparam(f"its_{name}", type_=_ROW[name].type))
 
 
-def refused_send(key: str, claim: str, now: Moment) -> Select[Any]:
-    """Select the project of a create that the server has refused, and the present time."""
-    is_claimed = and_(_ROW.claim == claim, _ROW.state.in_([State.SENDING, State.UNKNOWN]))
-    return select(_ROW.project_id, seconds_of(now)).where(_ROW.key == key, is_claimed)
+def _changed(move: Move, target: State, now: Any, change: Any, mover: Any) -> dict[str, Any]:
+    """Return the columns that a move changes, besides those that its caller gives."""
+    values: dict[str, Any] = dict.fromkeys(sorted(move.clears), null())
+    values |= dict.fromkeys(sorted(move.times | _EACH_CHANGE), now)
+    values |= {
+        "state": literal_column(f"'{target}'"),
+        "change": change,
+        "revision": _ROW.revision + literal_column("1"),
+        "is_noticed": func.coalesce(_ROW.follower == mover, literal_column("false")),
+    }
+    if target is State.PLANNED:  # whoever unfollowed a durable job did so before this try
+        followed = literal_column(f"'{Follow.YES}'", String)
+        values["follow"] = case((_ROW.follow == literal_column(f"'{Follow.UNFOLLOWED}'"), followed), else_=_ROW.follow)
+    if move.begins_try:
+        is_repeated = _ROW.change == change  # an earlier execution has counted it
+        values["tries"] = case((is_repeated, _ROW.tries), else_=_ROW.tries + literal_column("1"))
+        values["polls"] = literal_column("0")
+    return values
 
 
-def conditions(where: Where | None, now: Moment) -> list[ColumnElement[bool]]:
-    """Return what rows have to meet.
+def before(
+    move: Move, conditions: Sequence[ColumnElement[bool]], now: Moment, *, sent_now: bool = False
+) -> tuple[Executable, ...]:
+    """Return what has to come before a move that plans rows again, in the same transaction.
 
-    Raises:
-        InvalidInputError: `where` is no `Where`.
+    Args:
+        move: The move.
+        conditions: Which rows.
+        now: The time by the journal's clock.
+        sent_now: As of `counting_sends`.
     """
-    if where is None:
-        return []
-    checked_instance("where", where, Where)
-    found: list[ColumnElement[bool]] = []
-    if where.states is not None:
-        found.append(_ROW.state.in_(sorted(where.states)))
-    if where.project is not None:
-        found.append(_ROW.project_id == where.project)
-    if where.text is not None:
-        # What `replace` changes holds the text: both databases have it, and in both it tells cases apart, as LIKE does
-        # on one of them only.
-        columns = (_ROW.key, _ROW.prompt, _ROW.error)
-        found.append(or_(*(func.replace(column, literal(where.text), "") != column for column in columns)))
-    if where.older_than is not None:
-        found.append(_ROW.updated_at < seconds_of(now) - where.older_than)
-    return found
+    tries = (keeping_tries(conditions),) if move.begins_try else ()
+    return (*tries, *counting_sends(conditions, now, sent_now=sent_now))
+
+
+def keeping_tries(conditions: Iterable[ColumnElement[bool]]) -> Executable:
+    """Keep what rows are as earlier tries: of the same transaction as the move that begins the next ones.
+
+    The rows stay locked until then: of two owners that move one at once, one keeps it.
+    """
+    kept = select(_ROW.number, _ROW.tries, *(_ROW[name] for name in OF_A_TRY)).where(*conditions)
+    return insert(TRIES).from_select(["item", "try_number", *OF_A_TRY], kept.with_for_update())
+
+
+def counting_sends(conditions: Iterable[ColumnElement[bool]], now: Moment, *, sent_now: bool) -> tuple[Executable, ...]:
+    """Return what keeps the creates of rows that are planned again, and forgets those that no rate counts any more.
+
+    The next claim of such a row will overwrite its time, and a rate has to count both creates, each once: so this
+    belongs into the transaction that plans the row again.
+
+    Args:
+        conditions: Which rows.
+        now: The time by the journal's clock.
+        sent_now: Whether the creates were answered just now; otherwise they count from when the rows say.
+    """
+    oldest = seconds_of(now) - _LONGEST_WINDOW_SECONDS
+    time = seconds_of(now) if sent_now else _ROW.counted_at
+    sent = select(_ROW.project_id, time).where(*conditions, *(() if sent_now else (_ROW.counted_at > oldest,)))
+    recording = insert(SENDS).from_select(["project_id", "counted_at"], sent.with_for_update())
+    return recording, delete(SENDS).where(SENDS.c.counted_at < oldest)
+
+
+def in_states(states: Collection[State]) -> ColumnElement[bool]:
+    """Return whether a row is in one of some states."""
+    return _ROW.state.in_(sorted(states))
 
 
 def owners(now: Moment) -> Select[Any]:
@@ -205,11 +230,17 @@ def owners(now: Moment) -> Select[Any]:
     return select(OWNERS.c.owner, (now - OWNERS.c.seen_at).label("age")).order_by(OWNERS.c.owner)
 
 
-def owner_is_dead(now: Moment, patience: float) -> ColumnElement[bool]:
-    """Return whether a row's owner has left, or has had no heartbeat for `patience` seconds."""
-    known = select(OWNERS.c.owner).where(OWNERS.c.owner == _ROW.owner)
-    silent = and_(~known.where(OWNERS.c.seen_at >= now - patience).exists(), server_is_up_for(patience))
-    return or_(silent, ~known.exists())
+def is_living(owner: ColumnElement[Any], now: Moment, patience: float) -> ColumnElement[bool]:
+    """Return whether an owner has not left, and has had a heartbeat in the last `patience` seconds.
+
+    While a server is down it records no heartbeat: after its start, each owner gets as long.
+    """
+    return select(OWNERS.c.owner).where(OWNERS.c.owner == owner, is_heard(now, patience)).exists()
+
+
+def is_heard(now: Moment, patience: float) -> ColumnElement[bool]:
+    """Return whether an owner that has not left has had a heartbeat in the last `patience` seconds."""
+    return or_(OWNERS.c.seen_at >= now - patience, ~server_is_up_for(patience))
 
 
 def server_is_up_for(seconds: float) -> ColumnElement[bool]:

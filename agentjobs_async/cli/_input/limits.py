@@ -10,14 +10,11 @@ import attrs
 from agentjobs_async import InvalidInputError
 from agentjobs_async._text import limit, one_line
 from agentjobs_async._validation import MAX_COUNT
-from agentjobs_async.batch import FleetLimits, Rate
+from agentjobs_async.batch import Limits, Rate
 from agentjobs_async.cli._output.screen import Screen
 
 if TYPE_CHECKING:
     from agentjobs_async.batch import Journal
-
-DEFAULT_ACTIVE: Final = 20
-"""The jobs that are active at once by default."""
 
 _UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _UNITS_SHOWN: Final = ("d", "h", "m", "s")  # the first one of which a span is a whole number
@@ -127,7 +124,7 @@ def whole_of(text: str, *, endless: str = "") -> int | None:
     raise InvalidInputError(f"{one_line(text, _SHOWN)} is not {wanted}{f', or none {endless}' if endless else ''}")
 
 
-async def kept_limits(screen: Screen, journal: "Journal", given: Mapping[str, Any]) -> FleetLimits:
+async def kept_limits(screen: Screen, journal: "Journal", given: Mapping[str, Any]) -> Limits:
     """Keep the given limits in the journal; return all that it keeps, and show those of earlier commands.
 
     The rate of the creates is shown in any case.
@@ -141,7 +138,18 @@ async def kept_limits(screen: Screen, journal: "Journal", given: Mapping[str, An
     return limits
 
 
-async def changed_limits(journal: "Journal", given: Mapping[str, Any]) -> FleetLimits:
+def limit_texts(limits: Limits) -> dict[str, str]:
+    """Return the text of which its option reads each limit, by the name in `Limits`."""
+    return {name: _limit_text(value) for name, value in attrs.asdict(limits, recurse=False).items()}
+
+
+def _limit_text(value: float | Rate | None) -> str:
+    if value is None:
+        return "none"
+    return rate_text(value) if isinstance(value, Rate) else f"{value:.15g}"
+
+
+async def changed_limits(journal: "Journal", given: Mapping[str, Any]) -> Limits:
     """Keep the given limits in the journal, and return all that it keeps."""
     before = await journal.limits()
     limits = attrs.evolve(before, **given)
@@ -150,18 +158,22 @@ async def changed_limits(journal: "Journal", given: Mapping[str, Any]) -> FleetL
     return limits
 
 
-def _limits_text(limits: FleetLimits, given: Collection[str]) -> str:
+def _limits_text(limits: Limits, given: Collection[str]) -> str:
     """Return in words the limits that are not the defaults, without those that are given, and without the rate."""
     timeout = "no time limit for a job" if limits.timeout is None else f"{limits.timeout:g} s for each job"
+    active = "any number of jobs" if limits.max_active is None else f"{limits.max_active} jobs"
+    sending = "any number of creates" if limits.max_sending is None else f"{limits.max_sending} create"
+    polls = "any number of" if limits.polls_per_second is None else f"at most {limits.polls_per_second:g}"
     kept = "their slots for ever" if limits.unknown_for is None else f"their slots for {limits.unknown_for:g} s"
     if limits.unknown_for == 0:
         kept = "no slot"
     words = {
-        "max_active": f"{limits.max_active} jobs at once",
+        "max_active": f"{active} at once",
         "timeout": timeout,
-        "max_sending": f"{limits.max_sending} create{'s' * (limits.max_sending != 1)} in flight",
+        "max_sending": f"{sending}{'s' * ((limits.max_sending or 1) != 1)} in flight",
+        "polls_per_second": f"{polls} polls per second",
         "unknown_for": f"unknown items keep {kept}",
     }
-    default = FleetLimits()
+    default = Limits()
     changed = [name for name in words if getattr(limits, name) != getattr(default, name) and name not in given]
     return ", ".join(filter(None, map(words.get, changed)))

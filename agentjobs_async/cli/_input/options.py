@@ -14,11 +14,11 @@ from click.core import ParameterSource
 from agentjobs_async import InvalidInputError, batch
 from agentjobs_async._text import one_line
 from agentjobs_async.cli._input.encodings import encoding_of
-from agentjobs_async.cli._input.limits import DEFAULT_ACTIVE, duration_of, number_of, rate_of, whole_of
+from agentjobs_async.cli._input.limits import duration_of, number_of, rate_of, whole_of
 from agentjobs_async.cli._input.own_journals import BESIDE
 from agentjobs_async.cli._input.prompts import prompts_of
 from agentjobs_async.cli._input.records import FORMATS
-from agentjobs_async.cli._input.service import DEFAULT_TIMEOUT, Service
+from agentjobs_async.cli._input.service import Service
 from agentjobs_async.cli._input.tables import delimiter_of
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -187,34 +187,75 @@ def timeout_option(default: float, words: str, *, endless: str = "") -> Option:
 # Limits
 
 
+_DEFAULTS: Final = batch.Limits()
+
+
 def _kept_or(default: object) -> str:
     """Return how help shows the default of a limit; click would put it in brackets of its own."""
-    return f"  [default: as the journal keeps it, else {default}]"
+    shown = "none" if default is None else f"{default:g}"
+    return f"  [default: as the journal keeps it, else {shown}]"
 
 
 MAX_ACTIVE: Final = click.option(
-    "--max-active", metavar="N", type=COUNT, help=f"Jobs active at once.{_kept_or(DEFAULT_ACTIVE)}"
+    "--max-active",
+    metavar="N",
+    type=Read(partial(whole_of, endless="for no limit")),
+    help=f"Jobs active at once, or none.{_kept_or(_DEFAULTS.max_active)}",
 )
 CREATE_RATE: Final = click.option(
     "--create-rate",
     metavar="N/TIME",
     type=Read(rate_of),
     help="At most so many creates of each project in any span of a time, such as 100/h or 5/2h (s, m, h, d); 1/36s"
-    f" spaces them evenly; 100/h/all for all projects together; none for any number.{_kept_or('none')}",
+    f" spaces them evenly; 100/h/all for all projects together; or none.{_kept_or(_DEFAULTS.create_rate)}",
 )
-MAX_SENDING: Final = click.option(
-    "--max-sending", metavar="N", type=COUNT, help=f"Creates in flight at once.{_kept_or(10)}"
+_MAX_SENDING: Final = click.option(
+    "--max-sending",
+    metavar="N",
+    type=Read(partial(whole_of, endless="for no limit")),
+    help=f"Creates in flight at once, or none: what one crash can leave unknown.{_kept_or(_DEFAULTS.max_sending)}",
 )
-UNKNOWN_FOR: Final = click.option(
+_POLLS_PER_SECOND: Final = click.option(
+    "--polls-per-second",
+    metavar="N",
+    type=Read(partial(number_of, endless="for no limit")),
+    help="Polls that start per second, or none; runs and workers of a database share it equally."
+    f"{_kept_or(_DEFAULTS.polls_per_second)}",
+)
+_UNKNOWN_FOR: Final = click.option(
     "--unknown-for",
     metavar="SECONDS",
     type=Read(partial(number_of, unit="seconds", endless="without end", zero=True)),
     help="Seconds for which an unknown item counts as active: its agent may be at work. 0: not at all; none: for ever."
-    f"{_kept_or(600)}",
+    f"{_kept_or(_DEFAULTS.unknown_for)}",
 )
+_TIMEOUT: Final = click.option(
+    "--timeout",
+    metavar="SECONDS",
+    type=Read(partial(number_of, unit="seconds", endless="to wait for ever")),
+    help=f"For each job, its create included, in each run or worker; none waits for ever.{_kept_or(_DEFAULTS.timeout)}",
+)
+LIMITS: Final[Mapping[str, Option]] = {
+    "max_active": MAX_ACTIVE,
+    "create_rate": CREATE_RATE,
+    "max_sending": _MAX_SENDING,
+    "polls_per_second": _POLLS_PER_SECOND,
+    "unknown_for": _UNKNOWN_FOR,
+    "timeout": _TIMEOUT,
+}
+"""The option of each limit, by its name in `Limits`."""
 MAX_TRIES: Final = click.option(
     "--max-tries", metavar="N", type=WholeNumber(min=2), help="Only items that had fewer than N tries."
 )
+_ALL_TRIES: Final = click.option(
+    "--tries",
+    type=click.Choice(["last", "all"]),
+    default="last",
+    show_default=True,
+    help="Of an item that was retried: its last try, or all, each with its number.",
+)
+all_tries_option: Final = joined({"tries": _ALL_TRIES}, lambda tries: {"all_tries": tries == "all"})
+"""Add `--tries`; the command gets whether it says all as `all_tries`."""
 LIMIT: Final = click.option("--limit", metavar="N", type=COUNT, help="Start at most N items.")
 
 
@@ -229,13 +270,6 @@ def tries_options(words: str) -> Callable[[Command], Command]:
     """Add `--retry-failed` with this help, and `--max-tries`; the command gets the tries of an item as `max_tries`."""
     retry_failed = click.option("--retry-failed", is_flag=True, help=words)
     return joined({"retry_failed": retry_failed, "max_tries": MAX_TRIES}, _tries)
-
-
-def kept_timeout(words: str) -> Option:
-    """Return `--timeout` as a limit that the journal keeps."""
-    read = Read(partial(number_of, unit="seconds", endless="to wait for ever"))
-    shown = _kept_or(f"{DEFAULT_TIMEOUT:g}")
-    return click.option("--timeout", metavar="SECONDS", type=read, help=f"{words}{shown}")
 
 
 def limit_options(**options: Option) -> Callable[[Command], Command]:

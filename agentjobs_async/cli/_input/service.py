@@ -180,7 +180,7 @@ async def check_service(session: AgentJobsSession, journal: "Journal", notice: N
     Raises:
         InvalidInputError: The journal belongs to another service, and `other_service` does not say that this is meant.
     """
-    warning = await settle_service(session, journal._opened, journal._store, other_service=other_service)
+    warning = await settle_service(session, journal._opened, journal.store, other_service=other_service)
     if warning is not None:
         notice(f"{warning[:1].upper()}{warning[1:]}.")
 

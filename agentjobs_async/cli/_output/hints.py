@@ -98,6 +98,23 @@ def show_unknown(screen: Screen, rows: Sequence["JournalRow"], journal: str | No
             screen.command(f"  {_program()} resolve {shlex.quote(journal)} {words}")
 
 
+def show_late(screen: Screen, tries: Sequence["JournalRow"], items: Mapping[str, "JournalRow"]) -> None:
+    """Show tries whose creates were answered late, beside what became of their items, and what to do about them."""
+    if tries:
+        screen.notice(
+            "Answered late, when the item had gone on: a second agent got the same prompt. Nothing stops it from here;"
+            " look at both jobs, and keep the result of one:"
+        )
+    for row in tries:
+        screen.notice(f"  {in_words(row.key)}: {_job_of(row)}; {_job_of(items[row.key])}")
+
+
+def _job_of(row: "JournalRow") -> str:
+    """Return which try of an item a row is, its state, and its job."""
+    job = "" if row.job_id is None else f", {JobRef(row.project_id, row.job_id).to_token()}"
+    return f"try {row.tries} is {row.state}{job}"
+
+
 def _where_to_look(row: "JournalRow") -> str:
     """Return a line with what finds the job of an unknown item: its project, when it was sent, and its prompt."""
     words = [in_words(row.key), row.project_id]

@@ -69,6 +69,7 @@ _OPTIONS: Final = {
     "project_id": "--project",
     "api_key": "the API key",
     "states has ": "--state ",
+    "all_tries is for": "--tries all is for",
     "read it with read_only=True": "look at it with agentjobs status FILE",
     "JobRef.to_token() gives": "agentjobs create prints",
     " (for a token, use JobRef.from_token)": "",

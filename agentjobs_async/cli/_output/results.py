@@ -88,7 +88,7 @@ def run_result(result: "BatchResult") -> Result:
     return Result(
         None if row is None else row.number,
         Outcome.REFUSED if is_refused else outcome,
-        result.item.key if row is None else row.item_key,
+        result.item.key if row is None else row.key,
         result.item.prompt,
         result.ref,
         None if job is None else job.status,
@@ -104,7 +104,7 @@ def row_result(row: "JournalRow") -> Result:
     ref = _ref_of(row)
     status = row.state if row.job_id is not None and row.state.is_job_end else None
     outcome = Outcome(row.state)
-    return Result(row.number, outcome, row.item_key, row.prompt, ref, status, row.pr_link, row.error, row=row)
+    return Result(row.number, outcome, row.key, row.prompt, ref, status, row.pr_link, row.error, row=row)
 
 
 def outcomes_of(counts: "Mapping[State, int]", timed_out: Collection[Result] = ()) -> Counter[Outcome]:
@@ -130,7 +130,7 @@ def _ref_of(row: "JournalRow") -> JobRef | None:
 
 def shown_row(row: "JournalRow") -> ShownItem:
     """Return the line of a table for an item as the journal has it; its job is named by its token."""
-    name = row.item_key if row.tries == 1 else f"{row.item_key} (try {row.tries})"
+    name = row.key if row.tries == 1 else f"{row.key} (try {row.tries})"
     ref = _ref_of(row)
     token = None if ref is None else ref.to_token()
     return ShownItem(name, row.state, row.prompt, detail_of(row.state, row.error, row.pr_link, token))

@@ -51,7 +51,7 @@ class Actions {
   /* What an action names: the rows with these indexes as the page shows them, and the journal that they are of. */
   named(indexes) {
     const { store } = this.report;
-    return { journal: store.head.identity, rows: indexes.map((index) => [store.number[index], store.state[index]]) };
+    return { journal: store.head.identity, rows: indexes.map((index) => [store.number[index], store.state[index], store.tries[index]]) };
   }
 
   /* Offer what can be done about the rows shown. */
@@ -120,7 +120,7 @@ class Actions {
     try {
       for (let start = 0; start < rows.length && !fault; start += ROWS_AT_ONCE) {
         const numbers = {};
-        for (const [number, state] of rows.slice(start, start + ROWS_AT_ONCE)) (numbers[state] ??= []).push(number);
+        for (const [number, state, tries] of rows.slice(start, start + ROWS_AT_ONCE)) (numbers[state] ??= []).push([number, tries]);
         const response = await this.send({ action, journal, rows: numbers, job });
         if (!response.ok) fault = (await response.text()) || `The server answered with status ${response.status}.`;
         else add(outcome, await response.json());

@@ -118,8 +118,12 @@ class Live {
   }
 
   /* Apply what has changed besides the rows: all of it as a stream begins, before the page calls itself live. */
-  applyStatus({ workers, trouble, ...head }) {
+  applyStatus({ workers, trouble, late, ...head }) {
     if (workers !== undefined) this.workers = workers;
+    if (late !== undefined) {
+      byId('late').hidden = !late.length;
+      byId('late-tries').replaceChildren(...late.map((line) => element('li', {}, visible(line))));
+    }
     if (Object.keys(head).length) {
       this.report.apply(head);
       if (this.badge.dataset.state === 'on') this.redrawSoon();
@@ -146,15 +150,15 @@ class Live {
     }
     const started = performance.now();
     this.report.apply({ made: Date.now() + this.skew });
-    this.showNewestTry();
+    this.showNewestRow();
     this.report.refresh();
     this.showWorkers();
     this.drawn = performance.now();
     this.redrawMs = this.drawn - started;
   }
 
-  /* Show the newest try of the item whose panel is open. */
-  showNewestTry() {
+  /* Show the newest row of the key whose panel is open: another journal may have come. */
+  showNewestRow() {
     const { store, panel } = this.report;
     if (!panel.isOpen || store.state[panel.index] !== null) return;
     const next = store.key.lastIndexOf(store.key[panel.index]);

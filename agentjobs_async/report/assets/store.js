@@ -62,7 +62,7 @@ class Store {
     return index;
   }
 
-  /* A row whose item has a newer try keeps its index, and is no longer found. */
+  /* A row that the journal does not have any more keeps its index, and is no longer found. */
   remove(number) {
     const index = this.indexes.get(number);
     if (index === undefined) return;

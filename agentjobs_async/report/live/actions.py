@@ -13,6 +13,7 @@ from agentjobs_async import InvalidInputError, JournalError
 from agentjobs_async._text import one_line
 from agentjobs_async.batch import Journal, JournalRow, State
 from agentjobs_async.batch._planning import retry_found
+from agentjobs_async.batch._store.queries import Query
 from agentjobs_async.batch.states import RETRIED_BY_KEY, origins
 from agentjobs_async.report.commands import found_job
 
@@ -33,19 +34,27 @@ _STATES: Final[dict[str, Collection[State]]] = {
 
 
 @frozen
+class Shown:
+    """What a page showed of a row: its state, and which of its tries that was."""
+
+    state: State
+    tries: int
+
+
+@frozen
 class Action:
     """A change that a page asks for, and what the page showed: a row that has changed since is left as it is.
 
     Attributes:
         name: `retry`, `send_again`, `abandon` or `set_job`.
         journal: The identity of the journal.
-        states: The state of each row, by its number.
+        rows: What the page showed of each row, by its number.
         job: The job that was found, its id or its token, with `set_job`.
     """
 
     name: str
     journal: str
-    states: Mapping[int, State]
+    rows: Mapping[int, Shown]
     job: str | None = None
 
     @classmethod
@@ -60,20 +69,25 @@ class Action:
         if not isinstance(name, str) or name not in _STATES:
             raise InvalidInputError(f"action must be one of {', '.join(_STATES)}")
         if not isinstance(journal, str) or not _are_rows(rows):
-            raise InvalidInputError("journal must be its identity, and rows an object of the rows' numbers by state")
-        states = {number: State(state) for state, numbers in rows.items() for number in numbers}
-        if not 0 < len(states) <= _MOST_NUMBERS:
+            words = "journal must be its identity, and rows an object of each row's number and try by state"
+            raise InvalidInputError(words)
+        named = {number: Shown(State(state), tries) for state, pairs in rows.items() for number, tries in pairs}
+        if not 0 < len(named) <= _MOST_NUMBERS:
             raise InvalidInputError(f"rows must have 1 to {_MOST_NUMBERS:,} numbers")
-        if (name == "set_job") != (isinstance(job, str) and bool(job)) or (name == "set_job" and len(states) != 1):
+        if (name == "set_job") != (isinstance(job, str) and bool(job)) or (name == "set_job" and len(named) != 1):
             raise InvalidInputError("set_job needs a job and one row, and no other action has a job")
-        return cls(name, journal, states, job)
+        return cls(name, journal, named, job)
 
 
-def _are_rows(value: object) -> TypeGuard[dict[str, list[int]]]:
+def _are_rows(value: object) -> TypeGuard[dict[str, list[tuple[int, int]]]]:
     return isinstance(value, dict) and all(
-        state in set(State) and isinstance(numbers, list) and all(map(_is_number, numbers))
-        for state, numbers in value.items()
+        state in set(State) and isinstance(pairs, list) and all(map(_is_number_and_try, pairs))
+        for state, pairs in value.items()
     )
+
+
+def _is_number_and_try(value: object) -> bool:
+    return isinstance(value, list) and len(value) == 2 and all(map(_is_number, value))  # noqa: PLR2004 - a pair
 
 
 def _is_number(value: object) -> bool:
@@ -98,11 +112,11 @@ async def act(journal: Journal, action: Action, who: str) -> dict[str, Any]:
     done, reasons = 0, list[str]()
     async with AsyncExitStack() as stack:
         opened = journal if not journal.read_only else await stack.enter_async_context(journal._writable())
-        if await opened._store.identity() != action.journal:
+        if (await opened.store.meta()).identity != action.journal:
             raise JournalError(f"{opened.name} is not the journal that the page shows: load the page anew", "moved")
         try:
-            for start in range(0, len(action.states), _AT_ONCE):
-                numbers = list(islice(action.states, start, start + _AT_ONCE))
+            for start in range(0, len(action.rows), _AT_ONCE):
+                numbers = list(islice(action.rows, start, start + _AT_ONCE))
                 found = await _act_on(opened, numbers, action)
                 reasons += found
                 done += len(numbers) - len(found)
@@ -113,11 +127,11 @@ async def act(journal: Journal, action: Action, who: str) -> dict[str, Any]:
 
 async def _act_on(journal: Journal, numbers: Sequence[int], action: Action) -> list[str]:
     """Change those rows that are as the page showed them, and return why each of the others is left as it is."""
-    rows = {row.number: row for row in await journal._store.numbered(numbers)}
+    rows = {row.number: row for row in await journal.store.select(Query(numbers=numbers, size=None))}
     reasons = {number: _reason(rows.get(number), number, action) for number in numbers}
     as_shown = [row for row in rows.values() if reasons[row.number] is None]
     if action.name == "retry":
-        again = await retry_found(journal._store, as_shown)
+        again = await retry_found(journal.store, as_shown)
         late: list[str | None] = ["it has changed meanwhile"] * (len(as_shown) - len(again))
     else:
         # At once, so that the writes share their commits.
@@ -127,13 +141,13 @@ async def _act_on(journal: Journal, numbers: Sequence[int], action: Action) -> l
 
 def _reason(row: JournalRow | None, number: int, action: Action) -> str | None:
     """Return why a row is left as it is; `None` if it is as the page showed it, and the action is for such rows."""
-    shown, states = action.states[number], _STATES[action.name]
+    shown, states = action.rows[number], _STATES[action.name]
     if row is None:
         return f"there is no row {number}"
-    if row.retried_as is not None:
-        return f"{row.key} was tried again before, as {row.retried_as}"
-    if row.state != shown:
-        return f"{row.key} is {row.state} by now, and was {shown} on the page"
+    if row.tries != shown.tries:
+        return f"{row.key} was tried again meanwhile: the page showed try {shown.tries}, and this is try {row.tries}"
+    if row.state != shown.state:
+        return f"{row.key} is {row.state} by now, and was {shown.state} on the page"
     return None if row.state in states else f"{row.key} is {row.state}, not {' or '.join(sorted(states))}"
 
 
@@ -151,5 +165,5 @@ async def _settle(journal: Journal, row: JournalRow, action: Action) -> str | No
 
 def _log(action: Action, done: int, refused: int, who: str) -> None:
     job = "" if action.job is None else f" {one_line(action.job, _MOST_TEXT)}"
-    which = f"row {next(iter(action.states))}" if len(action.states) == 1 else f"{len(action.states)} rows"
+    which = f"row {next(iter(action.rows))}" if len(action.rows) == 1 else f"{len(action.rows)} rows"
     _LOGGER.info("%s%s of %s for %s: %d done, %d refused", action.name, job, which, who, done, refused)

@@ -17,6 +17,7 @@ from agentjobs_async import InvalidInputError, JournalError
 from agentjobs_async.batch import Journal, JournalRow
 from agentjobs_async.report.figures import Figures
 from agentjobs_async.report.html import SCRIPTS, page_parts, plain_rows, rendered
+from agentjobs_async.report.late import late_lines
 from agentjobs_async.report.live.access import Access
 from agentjobs_async.report.live.actions import Action, act
 from agentjobs_async.report.live.feed import ChangeFeed
@@ -79,7 +80,7 @@ class _Board:
     async def running(self, app: web.Application) -> AsyncIterator[None]:
         """Read what changes in the journal while the application runs."""
         del app
-        _ = self.journal._store  # it has to be open
+        _ = self.journal.store  # it has to be open
         reading = asyncio.get_running_loop().create_task(self._feed.run())
         try:
             yield
@@ -113,13 +114,13 @@ class _Board:
         is_open = not self.access.reading_needs_token
         source = await Source.of(self.journal, prompts=self.prompts)
         figures = Figures(Counter())
-        rows: list[JournalRow] = []
+        rows, late = list[JournalRow](), list[str]()
         if is_open:
             await self._feed.file.check()
             # For who has no scripts. The counts are quick to read; all other figures need all rows.
             figures = Figures(Counter(await self.journal.counts()))
-            rows = await plain_rows(self.journal)
-        text = "".join(rendered(source, page, figures, rows, is_named=is_open))
+            rows, late = await plain_rows(self.journal), await late_lines(self.journal)
+        text = "".join(rendered(source, page, figures, rows, late=late, is_named=is_open))
         headers = {hdrs.CONTENT_SECURITY_POLICY: f"{page.policy}; frame-ancestors 'none'"}
         return web.Response(text=text, content_type="text/html", headers=headers)
 

@@ -5,6 +5,8 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from agentjobs_async.batch import Journal, JournalRow
+from agentjobs_async.batch._store.measures import changed, last_change
+from agentjobs_async.batch._store.queries import Query
 
 __all__ = ["Changes"]
 
@@ -32,16 +34,16 @@ class Changes:
     async def begin(self) -> None:
         """Begin with what is there: rows that are read after this call are at least as new."""
         self._known, self._stamp, self._late_look_at = {}, None, time.monotonic()
-        self._last = await self._journal._store.last_change()
+        self._last = await last_change(self._journal.store)
         async for _ in self._numbers(_LATE_OVERLAP_SECONDS):
             pass
 
     async def rows(self) -> AsyncIterator[list[JournalRow]]:
-        """Yield the rows that have changed since the last call that did not fail, earlier tries among them.
+        """Yield the rows that have changed since the last call that did not fail.
 
         They come in lists, the first one empty; none comes where nothing was written.
         """
-        store, now = self._journal._store, time.monotonic()
+        store, now = self._journal.store, time.monotonic()
         stamp = await store.stamp()
         is_late_look = self._may_be_late and now - self._late_look_at >= _LATE_LOOK_SECONDS
         if stamp.value == self._stamp and not is_late_look:
@@ -49,7 +51,7 @@ class Changes:
         yield []
         async for numbers in self._numbers(_LATE_OVERLAP_SECONDS if is_late_look else _OVERLAP_SECONDS):
             for start in range(0, len(numbers), _ROWS_AT_ONCE):
-                yield await store.numbered(numbers[start : start + _ROWS_AT_ONCE])
+                yield await store.select(Query(numbers=numbers[start : start + _ROWS_AT_ONCE], size=None))
         if is_late_look:
             self._late_look_at, since = now, self._since(_LATE_OVERLAP_SECONDS)
             self._known = {number: changed_at for number, changed_at in self._known.items() if changed_at >= since}
@@ -60,7 +62,7 @@ class Changes:
     async def _numbers(self, overlap: float) -> AsyncIterator[list[int]]:
         """Yield the numbers of the rows that have changed, in lists: each is known once the next one is asked for."""
         since, after = self._since(overlap), 0
-        while found := await self._journal._store.changed(since, after):
+        while found := await changed(self._journal.store, since, after):
             yield [number for number, changed_at in found if self._known.get(number) != changed_at]
             self._known.update(found)
             self._last = max(self._last, *(changed_at for _, changed_at in found))

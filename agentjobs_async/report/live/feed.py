@@ -45,7 +45,7 @@ class ChangeFeed:
 
     def __init__(self, journal: Journal, *, prompts: bool = True) -> None:
         self.log: Log = Log()
-        self.status: dict[str, Any] = {"workers": None, "trouble": None, "left": None}
+        self.status: dict[str, Any] = {"workers": None, "late": [], "trouble": None, "left": None}
         self._time_left = TimeLeft(journal)
         self._journal = journal
         self._prompts = prompts
@@ -162,7 +162,7 @@ class ChangeFeed:
 
     async def _check_identity(self) -> None:
         """Begin anew, and let all pages do so, where the database has another journal by now: one was moved there."""
-        identity = await self._journal._store.identity() if self._journal.is_shared else None
+        identity = (await self._journal.store.meta()).identity if self._journal.is_shared else None
         if self._identity not in (None, identity):
             self._document = None
             self._figures.clear()
@@ -186,16 +186,12 @@ class ChangeFeed:
         return is_written
 
     def _add(self, rows: list[JournalRow]) -> None:
-        """Log rows that have changed; one that was tried again is no item any more."""
-        newest = [row for row in rows if row.retried_as is None]
+        """Log rows that have changed."""
         for is_known in (False, True):
-            if found := [row for row in newest if (row.number in self._figures) is is_known]:
+            if found := [row for row in rows if (row.number in self._figures) is is_known]:
                 # A prompt never changes: pages have those of known rows.
                 self.log.add(block_line(found, prompts=self._prompts and not is_known))
-        if removed := [row.number for row in rows if row.retried_as is not None]:
-            self.log.add(json.dumps({"removed": removed}))
-            self._figures.remove(removed)
-        self._figures.count(newest)
+        self._figures.count(rows)
         self._changed_rows += len(rows)
 
     async def _load(self) -> None:
@@ -216,7 +212,7 @@ class ChangeFeed:
         if self._document is None:
             await self._changes.begin()
         source = await Source.of(self._journal, prompts=self._prompts)
-        async for rows in document.read(source, identity=await self._journal._store.identity()):
+        async for rows in document.read(source, identity=(await self._journal.store.meta()).identity):
             if self._document is not None:
                 # What no look has found, such as a row that was committed very late: open pages get it, too.
                 self._add([row for row in rows if row.number not in self._figures])

@@ -31,15 +31,10 @@ class RunningFigures:
         self._counted.update((row.number, Counted.of(row)) for row in rows)
         self._is_current = False
 
-    def remove(self, numbers: Iterable[int]) -> None:
-        """Count some rows no more."""
-        for number in numbers:
-            self._counted.pop(number, None)
-        self._is_current = False
-
     def clear(self) -> None:
         """Count no row any more."""
-        self.remove(list(self._counted))
+        self._counted.clear()
+        self._is_current = False
 
     async def current(self) -> Figures:
         """Return the figures as they are; with very many rows, as they were some seconds ago."""

@@ -11,7 +11,8 @@ from agentjobs_async import Estimate, History, JournalError
 from agentjobs_async.batch import Journal
 from agentjobs_async.batch._learning import known_histories
 from agentjobs_async.batch._monitoring import owners_of, unseen_for
-from agentjobs_async.batch._store.rows import TO
+from agentjobs_async.batch._store.store import moved_error
+from agentjobs_async.report.late import late_lines
 
 __all__ = ["OpenedFile", "TimeLeft", "status_of"]
 
@@ -56,15 +57,16 @@ def _file_at(journal: Journal) -> tuple[int, int] | None:
 
 
 async def status_of(journal: Journal) -> dict[str, Any]:
-    """Return the `workers`, and the `trouble`, in words, of a journal that `move_journal` has moved.
+    """Return the `workers`, the lines of what was answered `late`, and the `trouble` of a journal that was moved.
 
     Raises:
         JournalError: The journal can't be read.
     """
-    move = (await journal._store.moves()).get(TO)
+    moved_to = (await journal.store.meta()).moved_to
     return {
         "workers": await _shown_workers(journal),
-        "trouble": None if move is None else str(move.error(journal.name)),
+        "late": await late_lines(journal),
+        "trouble": None if moved_to is None else str(moved_error(journal.name, moved_to)),
     }
 
 
@@ -112,7 +114,7 @@ class TimeLeft:
             return None
         if time.monotonic() - self._made_at >= _FRESH_SECONDS:
             self._made_at = time.monotonic()
-            known = await known_histories(self._journal._store)
+            known = await known_histories(self._journal.store)
             by_project = {project: _texts_by_age(history) for project, history in known.items()}
             self._words = {"ages": _AGES, "by_project": by_project}
         return self._words

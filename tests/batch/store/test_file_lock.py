@@ -8,9 +8,9 @@ import pytest
 
 from agentjobs_async import JournalError
 from agentjobs_async.batch import Journal
+from agentjobs_async.batch._database import file_lock
+from agentjobs_async.batch._database.file_lock import FileLock, is_owned
 from agentjobs_async.batch._monitoring import is_at_work, owners_of
-from agentjobs_async.batch._store import file_lock
-from agentjobs_async.batch._store.file_lock import FileLock, is_owned
 
 LOCKED = (
     "import filelock, sys; lock = filelock.FileLock(sys.argv[1]); lock.acquire(); print(flush=True); sys.stdin.read()"

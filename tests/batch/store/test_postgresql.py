@@ -11,12 +11,13 @@ from sqlalchemy import make_url
 from sqlalchemy.exc import OperationalError
 
 from agentjobs_async import AgentJob, InvalidInputError, JobRef, JournalError
-from agentjobs_async.batch import BatchItem, Journal, State, Where
-from agentjobs_async.batch._store import postgresql as server
-from agentjobs_async.batch._store.address import ServerAddress, checked_location
+from agentjobs_async.batch import BatchItem, Journal, Limits, State, Where
+from agentjobs_async.batch._database import postgresql as server
+from agentjobs_async.batch._database.address import ServerAddress, checked_location
 from agentjobs_async.cli._output.hints import resume_command
 from agentjobs_async.durable import DurableJobs
 from tests.batch.stage import connected, items, rows_of, run
+from tests.batch.store.owned import claimed, records_of
 from tests.postgresql import Server, execute
 from tests.scripted import Scripted, job, reply, session_of
 
@@ -187,13 +188,13 @@ async def test_a_restarted_server(own_postgresql: Server, own_database: str) -> 
     """Reads and writes ride out a restart of the server, with the connection that they had before."""
     async with Journal.open(own_database) as journal:
         await journal.add(items(50))
+        await journal.set_limits(Limits(max_active=None))
         await asyncio.to_thread(own_postgresql.restart)
-        claims = await asyncio.gather(*(journal._store.claim(f"k{number}") for number in range(50)))
-        assert all(isinstance(claim, str) for claim in claims)
+        claims = await asyncio.gather(*(claimed(journal, f"k{number}") for number in range(50)))
         await asyncio.to_thread(own_postgresql.restart)
         assert (await journal.counts())[State.SENDING] == 50
-        for number in range(50):
-            await journal._store.record_created(f"k{number}", JobRef("docs", f"job_{number}"))
+        for number, claim in enumerate(claims):
+            assert await records_of(journal).created(f"k{number}", claim, JobRef("docs", f"job_{number}"), None)
 
 
 async def test_a_server_that_stays_away(laid_out: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,7 +204,7 @@ async def test_a_server_that_stays_away(laid_out: str, monkeypatch: pytest.Monke
         raise OperationalError("", {}, ConnectionError("nobody listens"))
 
     async with Journal.open(laid_out) as journal:
-        database = journal._store._database
+        database = journal.store._database
         database.connector.patience = 0.3
         with monkeypatch.context() as patch:
             patch.setattr(database.backend.engine.sync_engine, "connect", gone)

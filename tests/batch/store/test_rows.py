@@ -1,23 +1,19 @@
 """What rows tell of their items: times, polls, tries and the item's own context."""
 
-import asyncio
 import json
 from datetime import UTC, datetime
 
 import pytest
 
-from agentjobs_async import AgentJob, AgentJobsError
-from agentjobs_async.batch import BatchItem, Journal, JournalRow
+from agentjobs_async import AgentJob
+from agentjobs_async.batch import BatchItem, Journal, JournalRow, State
+from agentjobs_async.batch._store.owning import settle_claims
 from agentjobs_async.testing import Emulator, JobScript
-from tests.batch.stage import claim_of, items, run, set_clock
+from tests.batch.stage import items, run, set_clock, state_of
+from tests.batch.store.owned import ME, WHY, claimed, lost, records_of, row_of
 from tests.polled import REF
 
-WHY = AgentJobsError("because")
 CONTEXT = {"title": "Ünïcode \0", "row": [1, 2.5, None, {"deep": True}]}
-
-
-async def row_of(journal: Journal, key: str = "k0") -> JournalRow:
-    return (await journal._store.get_many([key]))[key]
 
 
 def at(seconds: float) -> datetime:
@@ -26,21 +22,21 @@ def at(seconds: float) -> datetime:
 
 async def test_times(journal: Journal) -> None:
     """Each step of an item leaves its time, and later steps leave it as it is."""
-    store = journal._store
+    records = records_of(journal)
     set_clock(journal, 1000)
     await journal.add(items(1))
     row = await row_of(journal)
     assert (row.planned_at, row.sent_at, row.created_at, row.seen_at, row.ended_at) == (at(1000), *4 * [None])
     set_clock(journal, 1001)
     await journal.add(items(1))
-    await store.claim("k0")
+    claim = await claimed(journal, "k0")
     set_clock(journal, 1002)
-    await store.record_created("k0", REF)
+    await records.created("k0", claim, REF, None)
     row = await row_of(journal)
     assert (row.planned_at, row.sent_at, row.created_at, row.seen_at) == (at(1000), at(1001), at(1002), at(1002))
     assert row.ended_at is None
     set_clock(journal, 1003)
-    await store.record_ended("k0", AgentJob("job_1", "docs", "completed"), 7)
+    await records.ended("k0", AgentJob(REF.job_id, "docs", "completed"), 7)
     row = await row_of(journal)
     assert (row.sent_at, row.created_at, row.seen_at, row.ended_at) == (at(1001), at(1002), at(1003), at(1003))
     assert (row.polls, row.tries) == (7, 1)
@@ -48,17 +44,15 @@ async def test_times(journal: Journal) -> None:
 
 async def test_what_did_not_happen(journal: Journal) -> None:
     """A claim under which nothing was sent leaves no time of a create; a rejection and an abandoning are ends."""
-    store = journal._store
+    records = records_of(journal)
     await journal.add(items(4))
-    for key in ("k0", "k1", "k2", "k3"):
-        claim = await store.claim(key)
-        assert isinstance(claim, str)
-        if key == "k3":
-            store._claims.unanswered[claim] = (key, asyncio.get_running_loop().time())
-    await store.release_claim("k0", WHY, claim=await claim_of(store, "k0"))
-    await store.record_rejected("k1", WHY, claim=await claim_of(store, "k1"))
-    await store.record_unknown("k2", WHY, claim=await claim_of(store, "k2"))
-    assert await store.release_unanswered() == ("k3",)
+    claims = {key: await claimed(journal, key) for key in ("k0", "k1", "k2", "k3")}
+    await records.released("k0", claims["k0"], WHY)
+    await records.rejected("k1", claims["k1"], WHY)
+    await records.unknown("k2", claims["k2"], WHY)
+    journal.store.claims.note_unanswered(claims["k3"], "k3")
+    assert await settle_claims(journal.store, ME) == []
+    assert await state_of(journal, "k3") is State.PLANNED
     rows = {row.key: row for row in await journal.rows()}
     assert {key: row.sent_at is None for key, row in rows.items()} == {"k0": True, "k1": False, "k2": False, "k3": True}
     assert [key for key, row in rows.items() if row.ended_at is not None] == ["k1"]
@@ -68,11 +62,9 @@ async def test_what_did_not_happen(journal: Journal) -> None:
 
 async def test_resolved_rows(journal: Journal) -> None:
     """A job that was found has the time at which it was recorded, and the create keeps its own."""
-    store = journal._store
     await journal.add(items(1))
     set_clock(journal, 2000)
-    await store.claim("k0")
-    await store.record_unknown("k0", WHY, claim=await claim_of(store, "k0"))
+    await lost(journal, "k0")
     set_clock(journal, 3000)
     await journal.resolve("k0", job_id="job_1")
     row = await row_of(journal)

@@ -8,9 +8,12 @@ import pytest
 from sqlalchemy import make_url
 
 from agentjobs_async import AgentJob, InvalidInputError, JobRef
-from agentjobs_async.batch import FleetLimits, Journal, Rate, State, run_batch
-from agentjobs_async.batch._store.row_store import NoRoom, RowStore
+from agentjobs_async.batch import Journal, Limits, Rate, State, run_batch
+from agentjobs_async.batch._store.claims import NoRoom
+from agentjobs_async.batch._store.pauses import pause
+from agentjobs_async.batch._store.store import Store
 from tests.batch.stage import FakeSession, claim_of, connected, items, outcomes, rate_limited, run, unknown
+from tests.batch.store.owned import ME, WHY, claimed, created, records_of
 from tests.postgresql import execute
 
 
@@ -26,7 +29,7 @@ async def owners(database: str, count: int, **limits: Any) -> AsyncIterator[list
     for journal in journals:
         await journal.__aenter__()
     await journals[0].add(items(40))
-    await journals[0].set_limits(FleetLimits(**limits))
+    await journals[0].set_limits(Limits(**({"max_active": None} | limits)))
     try:
         yield journals
     finally:
@@ -37,7 +40,7 @@ async def owners(database: str, count: int, **limits: Any) -> AsyncIterator[list
 async def claim_all(journals: list[Journal]) -> list[str]:
     """Claim every item through every owner at once, and give the keys that were claimed."""
     keys = [f"k{number}" for number in range(40)]
-    claims = await asyncio.gather(*(journal._store.claim(key) for key in keys for journal in journals))
+    claims = await asyncio.gather(*(journal.store.claim(key, ME) for key in keys for journal in journals))
     pairs = zip((key for key in keys for _ in journals), claims, strict=True)
     return [key for key, claim in pairs if isinstance(claim, str)]
 
@@ -47,11 +50,11 @@ async def test_most_active(laid_out: str) -> None:
     async with owners(laid_out, 3, max_active=7) as journals:
         first = await claim_all(journals)
         assert len(first) == len(set(first)) == 7
-        assert await journals[1]._store.claim("k39") == NoRoom(0.5)
-        store = journals[2]._store
-        await store.record_created(first[0], JobRef("docs", "job_1"))
-        assert isinstance(await journals[1]._store.claim("k39"), NoRoom)
-        await store.record_ended(first[0], AgentJob("job_1", "docs", "completed"), 1)
+        assert await journals[1].store.claim("k39", ME) == NoRoom(0.5)
+        records = records_of(journals[2])
+        await records.created(first[0], await claim_of(journals[2].store, first[0]), JobRef("docs", "job_1"), None)
+        assert isinstance(await journals[1].store.claim("k39", ME), NoRoom)
+        await records.ended(first[0], AgentJob("job_1", "docs", "completed"), 1)
         assert len(await claim_all(journals)) == 1
 
 
@@ -61,39 +64,38 @@ async def test_rate(laid_out: str) -> None:
         first = await claim_all(journals)
         assert len(first) == 5
         for number, key in enumerate(first):
-            await journals[0]._store.record_created(key, JobRef("docs", f"job_{number}"))
-        held = await journals[1]._store.claim("k39")
+            claim = await claim_of(journals[0].store, key)
+            await records_of(journals[0]).created(key, claim, JobRef("docs", f"job_{number}"), None)
+        held = await journals[1].store.claim("k39", ME)
         assert isinstance(held, NoRoom)
         assert 900 < held.wait <= 1000
-        execute(laid_out, "UPDATE agentjobs_items SET sent_at = sent_at - 1001 WHERE job_id = 'job_0'")
+        execute(laid_out, "UPDATE agentjobs_items SET counted_at = counted_at - 1001 WHERE job_id = 'job_0'")
         assert len(await claim_all(journals)) == 1
 
 
-async def claim_in(address: str, store: RowStore, key: str, project_id: str) -> str | NoRoom | None:
+async def claim_in(address: str, store: Store, key: str, project_id: str) -> str | NoRoom | None:
     """Claim a row that is planned in this project."""
     execute(address, f"UPDATE agentjobs_items SET project_id = '{project_id}' WHERE key = '{key}'")  # noqa: S608 - our own names
-    return await store.claim(key)
+    return await store.claim(key, ME)
 
 
 async def test_creates_under_way_count(laid_out: str) -> None:
     """A create under way is within the window, however long ago it was claimed."""
     async with owners(laid_out, 1, create_rate=Rate(1, per=10)) as journals:
         assert len(await claim_all(journals)) == 1
-        execute(laid_out, "UPDATE agentjobs_items SET sent_at = 0 WHERE state = 'sending'")
-        assert await journals[0]._store.claim("k39") == NoRoom(0.5, "docs")
+        execute(laid_out, "UPDATE agentjobs_items SET counted_at = 0 WHERE state = 'sending'")
+        assert await journals[0].store.claim("k39", ME) == NoRoom(0.5, "docs")
 
 
 async def test_what_was_refused_counts(laid_out: str) -> None:
     """A create that was sent and refused counts for all owners, one that was never sent does not."""
     async with owners(laid_out, 2, create_rate=Rate(1, per=1000)) as (one, two):
-        unsent = await one._store.claim("k0")
-        assert isinstance(unsent, str)
-        await one._store.release_claim("k0", None, claim=unsent)
-        refused = await one._store.claim("k0")
-        assert isinstance(refused, str)
-        await one._store.release_claim("k0", rate_limited(1), claim=refused, was_sent=True)
+        unsent = await claimed(one, "k0")
+        await records_of(one).released("k0", unsent, None)
+        refused = await claimed(one, "k0")
+        await records_of(one).released("k0", refused, rate_limited(1), was_sent=True)
         for key in ("k0", "k1"):
-            held = await two._store.claim(key)
+            held = await two.store.claim(key, ME)
             assert isinstance(held, NoRoom)
             assert held.project_id == "docs"
             assert 900 < held.wait <= 1000
@@ -102,22 +104,22 @@ async def test_what_was_refused_counts(laid_out: str) -> None:
 async def test_a_rate_of_each_project(laid_out: str) -> None:
     """A rate counts each project for itself, unless it is one of all; what was sent again counts twice."""
     async with owners(laid_out, 1, create_rate=Rate(1, per=1000)) as (journal,):
-        store = journal._store
-        assert isinstance(await store.claim("k0"), str)
-        assert await store.claim("k1") == NoRoom(0.5, "docs")
-        assert isinstance(await claim_in(laid_out, store, "k1", "web"), str)
-        await store.record_created("k1", JobRef("web", "job_1"))
-        await store.record_unknown("k0", ValueError("broke"), claim=await claim_of(store, "k0"))
+        store = journal.store
+        claim = await claimed(journal, "k0")
+        assert await store.claim("k1", ME) == NoRoom(0.5, "docs")
+        other = await claim_in(laid_out, store, "k1", "web")
+        assert isinstance(other, str)
+        await records_of(journal).created("k1", other, JobRef("web", "job_1"), None)
+        await records_of(journal).unknown("k0", claim, WHY)
         await journal.resolve("k0", send_again=True)
-        await journal.set_limits(FleetLimits(create_rate=Rate(2, per=1000)))
-        assert isinstance(await store.claim("k0"), str)
-        await store.record_created("k0", JobRef("docs", "job_0"))
-        held = await store.claim("k2")
+        await journal.set_limits(Limits(create_rate=Rate(2, per=1000)))
+        await created(journal, "k0", JobRef("docs", "job_0"))
+        held = await store.claim("k2", ME)
         assert isinstance(held, NoRoom)
         assert held.project_id == "docs"
         assert 900 < held.wait <= 1000
         assert isinstance(await claim_in(laid_out, store, "k2", "web"), str)
-        await journal.set_limits(FleetLimits(create_rate=Rate(4, per=1000, scope="all")))
+        await journal.set_limits(Limits(create_rate=Rate(4, per=1000, scope="all")))
         of_all = await claim_in(laid_out, store, "k3", "new")
         assert isinstance(of_all, NoRoom)
         assert of_all.project_id is None
@@ -127,26 +129,27 @@ async def test_a_rate_of_each_project(laid_out: str) -> None:
 async def test_pauses(laid_out: str) -> None:
     """A pause that one worker records holds the creates of its project back for all workers, and no others."""
     async with owners(laid_out, 2) as (one, two):
-        await one._store.pause(100, "docs")
-        held = await two._store.claim("k0")
+        await pause(one.store, 100, "docs")
+        held = await two.store.claim("k0", ME)
         assert isinstance(held, NoRoom)
         assert held.project_id == "docs"
         assert 50 < held.wait <= 100
-        assert isinstance(await claim_in(laid_out, two._store, "k0", "web"), str)
+        assert isinstance(await claim_in(laid_out, two.store, "k0", "web"), str)
         execute(laid_out, "UPDATE agentjobs_pauses SET until = until - 100")
-        assert isinstance(await two._store.claim("k1"), str)
+        assert isinstance(await two.store.claim("k1", ME), str)
 
 
 async def test_a_wrong_clock(laid_out: str) -> None:
     """What was recorded by a clock that was ahead holds nothing back."""
     async with owners(laid_out, 1, create_rate=Rate(1, per=1000), max_active=2) as (journal,):
-        await journal._store.pause(100, "docs")
-        assert isinstance(await claim_in(laid_out, journal._store, "k0", "web"), str)
-        await journal._store.record_unknown("k0", ValueError("broke"), claim=await claim_of(journal._store, "k0"))
+        await pause(journal.store, 100, "docs")
+        claim = await claim_in(laid_out, journal.store, "k0", "web")
+        assert isinstance(claim, str)
+        await records_of(journal).unknown("k0", claim, WHY)
         execute(laid_out, "UPDATE agentjobs_pauses SET set_at = set_at + 90000, until = until + 90000")
-        execute(laid_out, "UPDATE agentjobs_items SET sent_at = sent_at + 90000, updated_at = updated_at + 90000")
+        execute(laid_out, "UPDATE agentjobs_items SET counted_at = counted_at + 90000, updated_at = updated_at + 90000")
         for key, project in (("k1", "docs"), ("k2", "web")):
-            assert isinstance(await claim_in(laid_out, journal._store, key, project), str)
+            assert isinstance(await claim_in(laid_out, journal.store, key, project), str)
 
 
 async def test_repeatable_read(laid_out: str) -> None:
@@ -174,7 +177,7 @@ async def test_a_claim_that_is_repeated(laid_out: str) -> None:
     async with owners(laid_out, 1, max_active=1) as (journal,):
         claim = "SELECT claimed FROM agentjobs_claim('k0', '{}', 'o', NULL)"
         assert execute(laid_out, claim.format("mine")) == [(1,)]
-        execute(laid_out, "UPDATE agentjobs_items SET state = 'unknown' WHERE key = 'k0'")
+        execute(laid_out, "UPDATE agentjobs_items SET state = 'unknown', owner = NULL WHERE key = 'k0'")
         assert execute(laid_out, claim.format("another")) == [(0,)]
         assert execute(laid_out, claim.format("mine")) == [(1,)]
         assert (await journal.counts())[State.SENDING] == 1
@@ -189,16 +192,17 @@ def grow(database: str) -> None:
     with psycopg.connect(plain(database), autocommit=True) as connection:
         connection.execute("ALTER TABLE agentjobs_items SET (autovacuum_enabled = off)")
         connection.execute(
-            "INSERT INTO agentjobs_items (key, prompt, state, job_id, project_id, sent_at, updated_at, changed_at)"
-            " SELECT 'old' || n, 'p', 'active', 'job' || n, 'docs', %s - 37 * n, 0, 0"
+            "INSERT INTO agentjobs_items"
+            " (key, prompt, state, job_id, project_id, counted_at, planned_at, updated_at, changed_at)"
+            " SELECT 'old' || n, 'p', 'active', 'job' || n, 'docs', %s - 37 * n, 0, 0, 0"
             " FROM generate_series(1, %s) AS n",
             [NOW, COUNT],
         )
         connection.execute("ANALYZE agentjobs_items")
-        connection.execute("UPDATE agentjobs_items SET state = 'completed'")
+        connection.execute("UPDATE agentjobs_items SET state = 'completed', ended_at = 0")
         connection.execute(
-            "INSERT INTO agentjobs_items (key, prompt, project_id, state, updated_at, changed_at)"
-            " SELECT 'k' || n, 'p', 'docs', 'planned', 0, 0 FROM generate_series(0, 39) AS n"
+            "INSERT INTO agentjobs_items (key, prompt, project_id, state, planned_at, updated_at, changed_at)"
+            " SELECT 'k' || n, 'p', 'docs', 'planned', 0, 0, 0 FROM generate_series(0, 39) AS n"
         )
 
 
@@ -208,7 +212,9 @@ async def test_a_claim_reads_what_it_counts(
 ) -> None:
     """However many rows there are, a claim reads no more of them than its limits say, and never all."""
     async with Journal.open(laid_out) as journal:
-        await journal.set_limits(FleetLimits(5, Rate(100, per=3600, scope=scope), unknown_for))
+        await journal.set_limits(
+            Limits(max_active=5, create_rate=Rate(100, per=3600, scope=scope), unknown_for=unknown_for)
+        )
     grow(laid_out)
     with psycopg.connect(plain(laid_out)) as connection:
         for number in range(10):  # the database makes its plans for good after the fifth
@@ -225,38 +231,39 @@ async def test_the_unknown_count(laid_out: str) -> None:
     """What is unknown counts as active, as long as the limits say."""
     async with owners(laid_out, 1, max_active=1, unknown_for=60.0) as journals:
         (key,) = await claim_all(journals)
-        await journals[0]._store.record_unknown(key, ValueError("broke"), claim=await claim_of(journals[0]._store, key))
+        await records_of(journals[0]).unknown(key, await claim_of(journals[0].store, key), WHY)
         assert await claim_all(journals) == []
         execute(laid_out, "UPDATE agentjobs_items SET updated_at = updated_at - 61 WHERE state = 'unknown'")
         assert len(await claim_all(journals)) == 1
-        await journals[0].set_limits(FleetLimits(max_active=2, unknown_for=None))
+        await journals[0].set_limits(Limits(max_active=2, unknown_for=None))
         assert await claim_all(journals) == []
 
 
 async def test_the_unknown_of_another_project(laid_out: str) -> None:
     """Unknown rows of one project count whole for it, and as half of the limit at most for all others together."""
     async with owners(laid_out, 1, max_active=5) as (journal,):
-        store = journal._store
-        for number in range(5):
-            assert isinstance(await claim_in(laid_out, store, f"k{number}", "bad"), str)
-        for number in range(5):
-            await store.record_unknown(f"k{number}", ValueError("broke"), claim=await claim_of(store, f"k{number}"))
+        store = journal.store
+        claims = [await claim_in(laid_out, store, f"k{number}", "bad") for number in range(5)]
+        for number, claim in enumerate(claims):
+            assert isinstance(claim, str)
+            await records_of(journal).unknown(f"k{number}", claim, WHY)
         assert await claim_in(laid_out, store, "k5", "bad") == NoRoom(0.5, "bad")
         assert [isinstance(await claim_in(laid_out, store, f"k{number}", "good"), str) for number in (6, 7, 8)] == [
             True
         ] * 3
         assert await claim_in(laid_out, store, "k9", "good") == NoRoom(0.5)
         assert await claim_in(laid_out, store, "k9", "new") == NoRoom(0.5)
-        await journal.set_limits(FleetLimits(max_active=5, unknown_for=0.0))
+        await journal.set_limits(Limits(max_active=5, unknown_for=0.0))
         assert isinstance(await claim_in(laid_out, store, "k5", "bad"), str)
 
 
 async def test_a_limit_of_one(laid_out: str) -> None:
     """With a limit of one, an unknown row holds back its own project only."""
     async with owners(laid_out, 1, max_active=1, unknown_for=None) as (journal,):
-        store = journal._store
-        assert isinstance(await claim_in(laid_out, store, "k0", "bad"), str)
-        await store.record_unknown("k0", ValueError("broke"), claim=await claim_of(store, "k0"))
+        store = journal.store
+        claim = await claim_in(laid_out, store, "k0", "bad")
+        assert isinstance(claim, str)
+        await records_of(journal).unknown("k0", claim, WHY)
         assert await claim_in(laid_out, store, "k1", "bad") == NoRoom(0.5, "bad")
         assert isinstance(await claim_in(laid_out, store, "k2", "good"), str)
 
@@ -266,36 +273,36 @@ async def test_a_batch_within_the_limits(laid_out: str) -> None:
     async with owners(laid_out, 1, max_active=2) as journals:
         session = FakeSession(duration=0.05)
         session.answers = {"p3": [unknown()]}
-        await journals[0].set_limits(FleetLimits(max_active=2, unknown_for=0.1))
+        await journals[0].set_limits(Limits(max_active=2, unknown_for=0.1))
         results = await run(session, (), journals[0], max_active=5, limit=6)
         assert sorted(outcomes(results).values()) == [*["completed"] * 5, "unknown"]
         assert session.most_under_way <= 2
         assert (await journals[0].counts())[State.PLANNED] == 34
 
 
-LIMITS = FleetLimits(7, Rate(90, per=60, scope="all"), None, timeout=None, max_sending=3)
+LIMITS = Limits(max_active=7, create_rate=Rate(90, per=60, scope="all"), unknown_for=None, timeout=None, max_sending=3)
 
 
 async def test_kept_limits(location: str) -> None:
     """A journal keeps its limits, whoever opens it, until others are set; before, they are the defaults."""
     async with Journal.open(location) as journal:
-        assert await journal.limits() == FleetLimits()
+        assert await journal.limits() == Limits()
         await journal.set_limits(LIMITS)
     async with Journal.open(location, read_only=True) as journal:
         assert await journal.limits() == LIMITS
     async with Journal.open(location) as journal:
-        await journal.set_limits(FleetLimits(timeout=60))
-        assert await journal.limits() == FleetLimits(timeout=60)
+        await journal.set_limits(Limits(timeout=60))
+        assert await journal.limits() == Limits(timeout=60)
 
 
 async def test_a_run_within_kept_limits(location: str) -> None:
     """A run takes the limits that its journal keeps, except for those that it is given."""
     async with Journal.open(location) as journal:
-        await journal.set_limits(FleetLimits(max_active=2, create_rate=Rate(3, per=1000)))
+        await journal.set_limits(Limits(max_active=2, create_rate=Rate(3, per=1000)))
         async with run_batch(FakeSession().session, items(9), journal=journal, limit=3) as results:
             assert len([result async for result in results]) == 3
             assert 900 < (results.stats().next_create or 0) <= 1000
-        await journal.set_limits(FleetLimits(max_active=2))
+        await journal.set_limits(Limits(max_active=2))
     session = FakeSession()
     session.answers = {item.prompt: [0.1] for item in items(9)}
     async with (
@@ -317,16 +324,16 @@ def test_wrong_limits() -> None:
     wrong: list[dict[str, Any]] = [{"max_active": 0}, {"create_rate": 100}, {"unknown_for": -1}]
     for limits in (*wrong, {"unknown_for": float("inf")}):
         with pytest.raises(InvalidInputError, match=next(iter(limits))):
-            FleetLimits(**limits)
+            Limits(**limits)
 
 
 ENDED_ROWS = """
-INSERT INTO agentjobs_items (key, prompt, project_id, state, job_id, updated_at, changed_at)
-SELECT 'old-' || n, 'p', 'docs', 'completed', 'job', 0, 0 FROM generate_series(1, 50000) AS n
+INSERT INTO agentjobs_items (key, prompt, project_id, state, job_id, planned_at, ended_at, updated_at, changed_at)
+SELECT 'old-' || n, 'p', 'docs', 'completed', 'job', 0, 0, 0, 0 FROM generate_series(1, 50000) AS n
 """
 PLANNED_ROWS = """
-INSERT INTO agentjobs_items (key, prompt, project_id, state, updated_at, changed_at)
-SELECT 'new-' || n, 'p', 'docs', 'planned', 0, 0 FROM generate_series(1, 20000) AS n
+INSERT INTO agentjobs_items (key, prompt, project_id, state, planned_at, updated_at, changed_at)
+SELECT 'new-' || n, 'p', 'docs', 'planned', 0, 0, 0 FROM generate_series(1, 20000) AS n
 """
 
 
@@ -343,7 +350,10 @@ async def test_a_claim_after_old_statistics(laid_out: str) -> None:
     async with owners(laid_out, 1, max_active=7):
         execute(laid_out, "ALTER TABLE agentjobs_items SET (autovacuum_enabled = off)")
         execute(laid_out, ENDED_ROWS)
-        execute(laid_out, "UPDATE agentjobs_items SET state = 'rejected' WHERE key <> 'k0' AND state = 'planned'")
+        execute(
+            laid_out,
+            "UPDATE agentjobs_items SET state = 'rejected', ended_at = 0 WHERE key <> 'k0' AND state = 'planned'",
+        )
         execute(laid_out, "VACUUM ANALYZE agentjobs_items")
         before = blocks_of_a_claim(laid_out, "k0")
         execute(laid_out, PLANNED_ROWS)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from agentjobs_async.batch import Journal
-from agentjobs_async.batch._store.threads import FileConnection, FileEngine
+from agentjobs_async.batch._database.threads import FileConnection, FileEngine
 from tests.batch.stage import items
 
 
@@ -20,7 +20,7 @@ async def test_one_piece_of_work(file_journal: Journal, monkeypatch: pytest.Monk
         return await run(*arguments)  # type: ignore[arg-type]  # passed on as they came
 
     monkeypatch.setattr(FileEngine, "run", counted)
-    claims = await asyncio.gather(*(file_journal._store.claim(f"k{number}") for number in range(50)))
+    claims = await asyncio.gather(*(file_journal.store.claim(f"k{number}", "me") for number in range(50)))
     assert all(isinstance(claim, str) for claim in claims)
     assert len(ran) <= 2  # the first claim may go alone
 

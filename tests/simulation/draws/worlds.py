@@ -10,6 +10,7 @@ from tests.simulation.cases import Case
 from tests.simulation.draws.faults import faults_of
 from tests.simulation.draws.interventions import interventions_of
 from tests.simulation.draws.leaving import with_leaving
+from tests.simulation.draws.others import with_others
 from tests.simulation.draws.sessions import with_sessions
 from tests.simulation.draws.small import small_world
 
@@ -20,10 +21,10 @@ def case_of(seed: int, most: int = 400) -> Case:
     """Return the world of a seed; each of its activities creates at most `most` jobs."""
     if random.Random(f"{seed} size").random() < _SMALL:
         program, few = small_world(seed, most)
-        return Case(seed, (program,), few)
+        return Case(seed, (with_others(seed, program),), few)
     draw = random.Random(f"{seed} case")
     programs = tuple(_program(draw, seed, f"p{number}", most) for number in range(draw.choice((1, 1, 2))))
-    programs = tuple(with_leaving(seed, program) for program in programs)
+    programs = tuple(with_leaving(seed, with_others(seed, program)) for program in programs)
     creates = sum(activity.count for program in programs for activity in program.activities)
     programs, faults = with_sessions(seed, programs, faults_of(draw, creates))
     unique = {(fault.where, fault.at): fault for fault in faults}

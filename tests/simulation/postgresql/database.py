@@ -4,6 +4,8 @@ import json
 import time
 from typing import Any, Final
 
+from attrs import frozen
+
 from agentjobs_async.batch import Journal, State
 from tests.postgresql import execute
 from tests.simulation.postgresql.records import Change
@@ -12,9 +14,11 @@ _TRIGGERS: Final = """
 CREATE TABLE simulation_changes (number bigserial PRIMARY KEY, at double precision, source text, found jsonb);
 CREATE FUNCTION simulation_change() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
-    shown_only constant text[] := ARRAY['page', 'changed_at', 'updated_at', 'planned_at', 'seen_at', 'polls'];
+    shown_only constant text[] := ARRAY[
+        'page', 'change', 'revision', 'is_noticed', 'changed_at', 'updated_at', 'planned_at', 'seen_at', 'polls'
+    ];
 BEGIN
-    IF TG_TABLE_NAME = 'agentjobs_items' AND TG_OP = 'UPDATE' THEN
+    IF TG_TABLE_NAME <> 'agentjobs_owners' AND TG_OP = 'UPDATE' THEN
         IF to_jsonb(OLD) - shown_only = to_jsonb(NEW) - shown_only THEN
             RETURN NULL;
         END IF;
@@ -25,10 +29,11 @@ BEGIN
 END $$;
 CREATE TRIGGER simulation_change AFTER INSERT OR UPDATE ON agentjobs_items
     FOR EACH ROW EXECUTE FUNCTION simulation_change();
+CREATE TRIGGER simulation_change AFTER INSERT OR UPDATE ON agentjobs_tries
+    FOR EACH ROW EXECUTE FUNCTION simulation_change();
 CREATE TRIGGER simulation_change AFTER INSERT OR UPDATE OF seen_at ON agentjobs_owners
     FOR EACH ROW EXECUTE FUNCTION simulation_change();
 """
-_UNFOLLOWED: Final = "unfollowed"
 
 
 async def lay_out(location: str) -> None:
@@ -38,13 +43,36 @@ async def lay_out(location: str) -> None:
     execute(location, _TRIGGERS)
 
 
-def recorded(location: str) -> tuple[tuple[Change, ...], tuple[tuple[float, int], ...], str]:
-    """Return all changes of rows, all heartbeats with their process numbers, and both as text."""
+@frozen
+class Recorded:
+    """What the triggers recorded.
+
+    Attributes:
+        changes: Of rows.
+        tries: Of earlier tries, as they were kept or answered late.
+        beats: The heartbeats, each with the number of its process.
+        text: All of it.
+    """
+
+    changes: tuple[Change, ...]
+    tries: tuple[Change, ...]
+    beats: tuple[tuple[float, int], ...]
+    text: str
+
+
+def recorded(location: str) -> Recorded:
+    """Return all that was recorded."""
     past = time.time() - time.monotonic()
     found = execute(location, "SELECT at, source, found FROM simulation_changes ORDER BY number")
     changes = tuple(_change(at - past, row) for at, source, row in found if source == "agentjobs_items")
     beats = tuple((at - past, _process(row["owner"]) or 0) for at, source, row in found if source == "agentjobs_owners")
-    return changes, beats, json.dumps([row for _, _, row in found])
+    items = {row["number"]: row for _, source, row in found if source == "agentjobs_items"}
+    tries = tuple(
+        _change(at - past, items[row["item"]] | row | {"tries": row["try_number"]})
+        for at, source, row in found
+        if source == "agentjobs_tries"
+    )
+    return Recorded(changes, tries, beats, json.dumps([row for _, _, row in found]))
 
 
 def rows_of(location: str) -> list[Change]:
@@ -73,9 +101,11 @@ def _change(at: float, row: dict[str, Any]) -> Change:
         claim=row["claim"],
         job_id=row["job_id"],
         error=row["error"],
-        is_followed=row["told_state"] not in (None, _UNFOLLOWED),
-        is_unfollowed=row["told_state"] == _UNFOLLOWED,
-        tries=row["tries"] or 1,
+        is_followed=row["follow"] == "yes",
+        is_unfollowed=row["follow"] == "unfollowed",
+        tries=row["tries"],
+        follower=_process(row["follower"]),
+        number=row["number"],
     )
 
 

@@ -22,19 +22,11 @@ def rate(records: Records) -> Iterator[str]:
         sent[one.project if limit.scope == "project" else "all"].append(one.at)
     for which, moments in sent.items():
         for first, last in zip(sorted(moments), sorted(moments)[limit.count :], strict=False):
-            if last - first < limit.per - _ROUNDING_SECONDS - _lateness(records, first, last):
+            if last - first < limit.per - _ROUNDING_SECONDS - records.lateness_in(first - 1, last):
                 yield (
                     f"Rate: {limit.count + 1} creates of {which} within {last - first:.3f} s, at {first:.3f}; "
                     f"allowed are {limit.count} in {limit.per:g} s"
                 )
-
-
-def _lateness(records: Records, since: float, until: float) -> float:
-    """Return for how long the service stood still in a time: what it notes then has come earlier."""
-    stalls = [
-        one for one in records.happened if one.what == "service stall" and since - 1 <= one.until and one.at <= until
-    ]
-    return sum(one.until - one.at for one in stalls)
 
 
 def active(records: Records) -> Iterator[str]:

@@ -5,10 +5,12 @@ from typing import Final, Literal
 
 from attrs import frozen
 
-from agentjobs_async.batch import FleetLimits, Rate
+from agentjobs_async.batch import Limits, Rate
 
 KEY: Final = "emk_7c1e9a3f5d2b8046"
 """The API key, which comes out nowhere."""
+WRONG: Final = "no-job-of-"
+"""What the id begins with by which a person settles a row wrongly."""
 PROJECTS: Final = ("docs", "blog")
 """The sessions' own projects."""
 
@@ -71,7 +73,7 @@ class Action:
     """What a person does to the row that is `choice` from 0 to 1 of the way through those that allow it."""
 
     moment: Moment
-    what: Literal["abandon", "retry", "resolve", "send again"]
+    what: Literal["abandon", "retry", "resolve", "resolve wrongly", "send again"]
     choice: float
 
 
@@ -90,7 +92,7 @@ class Plan:
 
     seed: int
     owner_timeout: float
-    limits: FleetLimits
+    limits: Limits
     programs: tuple[Program, ...]
     troubles: tuple[Trouble, ...]
     actions: tuple[Action, ...]
@@ -129,7 +131,7 @@ def plan_of(seed: int) -> Plan:
         _limits(draw),
         programs,
         tuple(_trouble(draw, programs, lasts, owner_timeout) for _ in range(draw.choice((0, 2, 4, 7)))),
-        tuple(_action(draw, lasts) for _ in range(draw.choice((0, 0, 2, 6)))),
+        tuple(_action(draw, lasts) for _ in range(draw.choice((0, 2, 6, 15)))),
         tuple(_fault(draw, programs) for _ in range(draw.choice((0, 2, 5, 12)))),
         latency=draw.choice((0.0, 0.0, 0.05, 0.3)),
         longest=draw.choice((0.3, 1.0, 2.0)),
@@ -144,6 +146,8 @@ _KINDS: Final[tuple[tuple[Kind, ...], ...]] = (
     ("batch", "batch"),
     ("worker", "worker", "worker"),
     ("batch", "worker"),
+    ("batch", "batch", "worker"),
+    ("batch", "batch", "durable"),
     ("batch", "durable", "durable"),
     ("worker", "worker", "durable", "durable"),
 )
@@ -171,8 +175,8 @@ def _program(draw: random.Random, name: str, kind: Kind, project: str, keys: tup
     )
 
 
-def _limits(draw: random.Random) -> FleetLimits:
-    return FleetLimits(
+def _limits(draw: random.Random) -> Limits:
+    return Limits(
         max_active=draw.choice((None, 2, 5)),
         create_rate=draw.choice(_RATES),
         unknown_for=draw.choice((0.0, 1.0)),
@@ -194,8 +198,8 @@ def _moment(draw: random.Random, lasts: float) -> Moment:
 
 
 def _action(draw: random.Random, lasts: float) -> Action:
-    what = draw.choice(("abandon", "abandon", "retry", "resolve", "send again"))
-    return Action(_moment(draw, lasts), what, draw.random())  # type: ignore[arg-type] # one of four words
+    what = draw.choice(("abandon", "retry", "retry", "resolve", "resolve wrongly", "send again", "send again"))
+    return Action(_moment(draw, lasts), what, draw.random())  # type: ignore[arg-type] # one of five words
 
 
 _FAULTS: Final = (

@@ -112,7 +112,7 @@ class _Process:
             self._start.base_url,
             KEY,
             project_id=self._program.project,
-            policy=PollPolicy(wait=lambda _: _POLL_SECONDS),
+            policy=PollPolicy(wait=lambda _: _POLL_SECONDS, not_found_grace=2.0),
             timeouts=HttpTimeouts(connect=5.0, request=1.0),
             user_agent=self._start.sender,
             hooks=[self._on_event],
@@ -148,7 +148,10 @@ class _Process:
             case "batch":
                 await self._batch(session, journal)
                 # Another process may go on; one that tells of ends gets the rows that this one has once it has left.
-                self._has_ended = self._start.is_calm and not any(row.state.is_open for row in await journal.rows())
+                rows = [row for row in await journal.rows() if row.state.is_open]
+                if self._start.is_calm and not self._stop.is_set():
+                    self.say("finished", open=[row.key for row in rows if row.key in self._program.keys])
+                self._has_ended = self._start.is_calm and not rows
             case "worker":
                 await self._worker(session, journal)
             case "durable":
@@ -163,11 +166,20 @@ class _Process:
         finally:
             self.say("leaves")
 
+    @asynccontextmanager
+    async def _noted_leaving(self) -> AsyncIterator[None]:
+        """Report when a run begins to be left."""
+        try:
+            yield
+        finally:
+            self.say("leaving")
+
     async def _batch(self, session: EmulatorSession, journal: Journal) -> None:
         program = self._program
         items = [BatchItem(key, key, project_of(key)) for key in program.keys]
         limits: Any = {"max_active": program.max_active, "max_sending": program.max_sending, "timeout": 60.0}
-        async with self._noted(), run_batch(session, items, journal=journal, **limits) as results:
+        run = run_batch(session, items, journal=journal, **limits)
+        async with self._noted(), run as results, self._noted_leaving():
             async with _beside(self._on_stop(results.aclose())):
                 async for result in results:
                     if result.row is not None:  # not of a key that has another project
@@ -185,7 +197,8 @@ class _Process:
     async def _worker(self, session: EmulatorSession, journal: Journal) -> None:
         items = [BatchItem(key, key, project_of(key)) for key in self._program.keys]
         await journal.add(items, project_id=self._program.project)
-        async with self._noted(), BatchWorker(session, journal, on_result=self._on_result) as worker:
+        worker = BatchWorker(session, journal, on_result=self._on_result)
+        async with self._noted(), worker, self._noted_leaving():
             async with _beside(self._run_items(worker, journal)) as working:
                 async with _beside(self._stop.wait()) as stopping:
                     await asyncio.wait({working, stopping}, return_when="FIRST_COMPLETED")
@@ -194,7 +207,7 @@ class _Process:
 
     async def _run_items(self, worker: BatchWorker, journal: Journal) -> None:
         while True:
-            rows = [row async for row in journal.rows() if row.state.is_open and row.item_key.startswith("b")]
+            rows = [row async for row in journal.rows() if row.state.is_open and row.key.startswith("b")]
             _ = await worker.run([row.key for row in rows])
             await asyncio.sleep(0.2)
 
@@ -204,7 +217,7 @@ class _Process:
 
     async def _durable(self, session: EmulatorSession, journal: Journal) -> None:
         on_end = self._on_end if self._program.tells or self._start.is_calm else None
-        async with self._noted(), DurableJobs(session, journal, on_end=on_end) as jobs:
+        async with self._noted(), DurableJobs(session, journal, on_end=on_end) as jobs, self._noted_leaving():
             tasks = [asyncio.create_task(self._submit(jobs, key)) for key in self._program.keys]
             tasks += [asyncio.create_task(self._unfollow(jobs, *each)) for each in self._program.unfollows]
             ends = [asyncio.create_task(self._stop.wait()), asyncio.create_task(_closed(session))]
@@ -238,7 +251,7 @@ class _Process:
         is_job = isinstance(ended, AgentJob)
         end = str(ended.status) if isinstance(ended, AgentJob) else type(ended).__name__
         self._told[entry.key] += 1
-        raises = self._program.raises and self._told[entry.key] == 1 and int(entry.key[1:].partition("#")[0]) % 3 == 1
+        raises = self._program.raises and self._told[entry.key] == 1 and int(entry.key[1:]) % 3 == 1
         job_id = ended.id if isinstance(ended, AgentJob) else None
         self.say("told", key=entry.key, state=entry.state, end=end, is_job=is_job, job=job_id, raises=raises)
         await asyncio.sleep(0.01)

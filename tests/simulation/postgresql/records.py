@@ -3,15 +3,31 @@
 All times are seconds of the machine's monotonic clock.
 """
 
+from collections import defaultdict
+from collections.abc import Iterator
 from functools import cached_property
+from itertools import pairwise
 from math import inf
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from attrs import field, frozen
 
 from agentjobs_async.batch import State
 from agentjobs_async.testing import Fault
-from tests.simulation.postgresql.plan import Plan
+from tests.simulation.postgresql.plan import WRONG, Plan
+
+CLOCKS_SECONDS: Final = 0.05
+"""By which times of the database and of the processes may differ."""
+CALLED_SECONDS: Final = 1.0
+"""From a look at a row to what follows from it, on a machine that is busy."""
+BLOCK: Final = ("enters", "leaving", "leaves")
+"""The reports of a run."""
+JOB_ENDS: Final = (State.COMPLETED, State.FAILED, State.ARCHIVED)
+
+
+def is_wrong(job_id: str | None) -> bool:
+    """Return whether a person has made up an id."""
+    return (job_id or "").startswith(WRONG)
 
 
 @frozen
@@ -63,6 +79,8 @@ class Change:
         owner: The process number of its owner; `None` for none.
         claim: What names the claim under which it is sent, and later was.
         is_followed: Whether `on_end` is to be told of its end.
+        follower: The process number of the durable jobs that follow it; `None` for none.
+        number: That of the row in its table, from 1.
     """
 
     at: float
@@ -77,6 +95,8 @@ class Change:
     is_followed: bool = False
     is_unfollowed: bool = False
     tries: int = 1
+    follower: int | None = None
+    number: int = 0
 
 
 @frozen
@@ -104,6 +124,7 @@ class Records:
     """All that was recorded, each kind in the order of time.
 
     Attributes:
+        tries: The changes of earlier tries.
         beats: When the heartbeat of which process number was recorded.
         stuck: What did not end although it had to.
         exits: When the process of a sender had ended.
@@ -120,11 +141,27 @@ class Records:
     exits: dict[str, float] = field(factory=dict)
     stuck: tuple[str, ...] = ()
     text: str = ""
+    tries: tuple[Change, ...] = ()
+
+    @cached_property
+    def earlier(self) -> dict[str, list[Change]]:
+        """The earlier tries of each row as they were at the end, by its key."""
+        found: dict[str, list[Change]] = defaultdict(list)
+        for row in {change.number: change for change in self.tries}.values():
+            found[row.key].append(row)
+        return found
 
     @cached_property
     def rows(self) -> dict[str, Change]:
         """Each row as it was at the end, by its key."""
         return {change.key: change for change in self.changes}
+
+    @property
+    def all_tries(self) -> Iterator[Change]:
+        """All tries of all rows as they were at the end, those of a row in their order."""
+        for key, row in self.rows.items():
+            yield from self.earlier[key]
+            yield row
 
     @cached_property
     def creates(self) -> list[Request]:
@@ -154,6 +191,11 @@ class Records:
         """Return the changes of all rows of a prompt."""
         return [change for change in self.changes if change.prompt == prompt]
 
+    def times_of(self, key: str, state: State, by: float) -> int:
+        """Return how often a row had come to a state by then."""
+        states = [one.state for one in self.changes if one.key == key and one.at <= by]
+        return sum(now is state and now is not before for before, now in pairwise([None, *states]))
+
     def was(self, key: str, state: State, by: float) -> bool:
         """Return whether a row had come to a state by then."""
         return any(one.key == key and one.state is state and one.at <= by for one in self.changes)
@@ -169,6 +211,13 @@ class Records:
     def lateness(self) -> float:
         """For how many seconds the service stood still at most: its times may be later by that."""
         return max((one.until - one.at for one in self.happened if one.what == "service stall"), default=0.0)
+
+    def lateness_in(self, since: float, until: float) -> float:
+        """Return for how long the service stood still in a time, and with it the machine: it notes things later."""
+        stalls = [
+            one for one in self.happened if one.what == "service stall" and since <= one.until and one.at <= until
+        ]
+        return sum(one.until - one.at for one in stalls)
 
     def end_of(self, sender: str) -> float:
         """Return when a process had ended; infinity while it runs."""

@@ -4,25 +4,29 @@ P1: One try starts at most one agent. P3: no id is lost, each row ends, an unkno
 P8: Nothing is sent by a run that was left. P10: The key is in no row. P12: Nothing is invented, no program fails.
 Place: Each create goes where its row belongs. Sender: Each create has a claim of its own, which was in force.
 Teller: Each end was told, after it was recorded, as what it was; again only with a cause.
-Result: Each result is what was recorded.
+Result: Each result is what was recorded, and is told by one run. Owner: One owner at a time polls a job.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from math import inf
 from typing import Final
 
 from agentjobs_async.batch import State
-from tests.simulation.postgresql import limits
+from tests.simulation.postgresql import limits, owners, results
 from tests.simulation.postgresql.plan import KEY
-from tests.simulation.postgresql.records import Change, Records, Report, Request
-
-CLOCKS_SECONDS: Final = 0.05
-"""By which times of the database and of the processes may differ."""
-_CALLED_SECONDS: Final = 1.0  # from a look at a row to what follows from it, on a machine that is busy
-_BLOCK: Final = ("enters", "leaves")  # the reports of a run
-_JOB_ENDS: Final = (State.COMPLETED, State.FAILED, State.ARCHIVED)
+from tests.simulation.postgresql.records import (
+    BLOCK,
+    CALLED_SECONDS,
+    CLOCKS_SECONDS,
+    JOB_ENDS,
+    Change,
+    Records,
+    Report,
+    Request,
+    is_wrong,
+)
 
 
 def broken_promises(records: Records) -> Iterator[str]:
@@ -45,28 +49,28 @@ def one_agent(records: Records) -> Iterator[str]:
 def nothing_lost(records: Records) -> Iterator[str]:
     """P3: each agent is known to a row, or a row of its prompt says that one may be unknown."""
     rows: dict[str, list[Change]] = defaultdict(list)
-    for row in records.rows.values():
+    for row in records.all_tries:
         rows[row.prompt].append(row)
     for prompt in {agent.prompt for agent in records.agents}:
         known = {row.job_id for row in rows[prompt]}
         lost = [agent.job_id for agent in records.agents if agent.prompt == prompt and agent.job_id not in known]
         unsure = [row for row in rows[prompt] if row.job_id is None and row.state in {State.UNKNOWN, State.ABANDONED}]
-        sent_again = max((row.tries for row in rows[prompt]), default=0) - len(rows[prompt])
-        if len(lost) > len(unsure) + max(0, sent_again):
+        unsure += [row for row in rows[prompt] if is_wrong(row.job_id)]
+        if len(lost) > len(unsure):
             yield f"P3: {prompt} has lost {lost}; its rows are {[f'{row.key} {row.state}' for row in rows[prompt]]}"
 
 
 def true_rows(records: Records) -> Iterator[str]:
     """P12: a row has a job of its own prompt and project, and ended as that."""
-    for row in records.rows.values():
+    for row in records.all_tries:
         job = records.jobs.get(row.job_id or "")
-        if row.job_id is None:
+        if row.job_id is None or is_wrong(row.job_id):
             continue
         if job is None or (job.prompt, job.project) != (row.prompt, row.project):
             yield f"P12: {row.key} has {row.job_id}, which is no job of it"
-        elif row.state in _JOB_ENDS and row.error is None and row.state != job.end:
+        elif row.state in JOB_ENDS and row.error is None and row.state != job.end:
             yield f"P12: {row.key} is {row.state}; its job was {job.end}"
-        elif row.state in _JOB_ENDS and row.error is None and row.at < job.ended:
+        elif row.state in JOB_ENDS and row.error is None and row.at < job.ended:
             yield f"P12: {row.key} was {row.state} before its job was"
 
 
@@ -100,6 +104,7 @@ def in_place(records: Records) -> Iterator[str]:
             projects = {change.project for change in records.of_prompt(one.subject)}
         else:
             projects = {records.jobs[one.subject].project} if one.subject in records.jobs else set()
+            projects |= {change.project for change in records.changes if change.job_id == one.subject}
         if one.project not in projects:
             yield f"Place: {one.sender} sends a {one.kind} of {one.subject} to {one.project}, not to {sorted(projects)}"
 
@@ -147,22 +152,25 @@ def one_teller(records: Records) -> Iterator[str]:
     final: dict[str, set[str]] = defaultdict(set)
     for key, state in told:
         final[key] |= {state} - {State.UNKNOWN.value}
-    yield from (f"Teller: {key} was told as {sorted(states)}" for key, states in final.items() if len(states) > 1)
-    for row in records.rows.values():
-        returned = [one for one in told[row.key, row.state] if not one.about["raises"]]
-        if row.is_followed and not row.state.is_open and not returned:
-            yield f"Teller: the end of {row.key}, {row.state}, was never told"
+    for key, states in final.items():
+        if key in records.rows and len(states) > records.rows[key].tries:
+            yield f"Teller: {key} was told as {sorted(states)}"
+    ended = Counter((row.key, row.state) for row in records.all_tries if row.is_followed and not row.state.is_open)
+    for (key, state), count in ended.items():
+        returned = [one for one in told[key, state.value] if not one.about["raises"]]
+        if len(returned) < count:
+            yield f"Teller: the end of {key}, {state}, was never told, or {len(returned)} times instead of {count}"
 
 
 def _true_end(records: Records, key: str, state: State, calls: list[Report]) -> Iterator[str]:
     if not records.was(key, state, by=min(one.at for one in calls) + CLOCKS_SECONDS):
         yield f"Teller: {key} was told as {state} before it was recorded"
     ends = {(one.about["end"], one.about["job"]) for one in calls}
-    if len({end for end, _ in ends}) > 1 or len({job for _, job in ends}) > 1:
+    if max(len({end for end, _ in ends}), len({job for _, job in ends})) > records.times_of(key, state, inf):
         yield f"Teller: {key}, {state}, was told as {sorted(map(str, ends))}"
     for end, job_id in ends:
         job = records.jobs.get(job_id or "")
-        if job_id is not None and (job is None or (job.end, job.prompt) != (end, key.partition("#")[0])):
+        if job_id is not None and (job is None or (job.end, job.prompt) != (end, key)):
             yield f"Teller: {key} was told as {end} of {job_id}, which is {job}"
 
 
@@ -170,30 +178,10 @@ def _told_again(records: Records, key: str, calls: list[Report]) -> Iterator[str
     for first, second in pairwise(calls):
         since = first.at - 2 * records.plan.owner_timeout
         is_caused = first.about["raises"] or records.is_troubled(first.sender, since, second.at)
-        # A row that was unknown twice has two such ends.
-        is_new = [one.state for one in records.changes if one.key == key and first.at < one.at < second.at]
-        if not is_caused and State(first.about["state"]) not in is_new:
+        # A row that came to a state twice has two such ends, and both may be told after the second one.
+        ends = records.times_of(key, State(first.about["state"]), second.at)
+        if not is_caused and calls.index(second) >= ends:
             yield f"Teller: {first.sender} and {second.sender} told the end of {key} without a cause to tell it again"
-
-
-def one_follower(records: Records) -> Iterator[str]:
-    """Teller: one process follows each job; another one takes over only where that has left, or was silent."""
-    for key in records.rows:
-        for before, after in pairwise([one for one in records.changes if one.key == key and one.is_followed]):
-            sender, taker = (records.senders.get(one.owner or 0) for one in (before, after))
-            if None in {sender, taker} or sender == taker or before.state is not after.state:
-                continue
-            # A statement takes its time: a heartbeat may be recorded after it began.
-            beats = [
-                at for at, process in records.beats if process == before.owner and at <= after.at - _CALLED_SECONDS
-            ]
-            is_silent = after.at - max(beats, default=-inf) > records.plan.owner_timeout - CLOCKS_SECONDS
-            has_left = any(
-                one.sender == sender and before.at - CLOCKS_SECONDS <= one.at <= after.at
-                for one in records.said("leaves")
-            )
-            if not has_left and not is_silent and records.end_of(str(sender)) > after.at:
-                yield f"Teller: {taker} takes {key} over from {sender}, which is alive, at {after.at:.3f}"
 
 
 def not_told(records: Records) -> Iterator[str]:
@@ -202,33 +190,19 @@ def not_told(records: Records) -> Iterator[str]:
         if not one.about["was_followed"]:
             continue
         changes = [row for row in records.changes if row.key == one.about["key"] and row.at > one.at]
-        since = one.at + _CALLED_SECONDS
+        since = one.at + CALLED_SECONDS
         until = min((row.at for row in changes if row.state is State.PLANNED), default=inf)
         for call in records.said("told"):
             is_late = call.about["key"] == one.about["key"] and since < call.at < until
-            if is_late and not records.is_troubled(call.sender, one.at - _CALLED_SECONDS, call.at):
+            if is_late and not records.is_troubled(call.sender, one.at - CALLED_SECONDS, call.at):
                 yield f"Teller: {call.sender} told the end of {one.about['key']} at {call.at:.3f}, which was unfollowed"
-
-
-def true_results(records: Records) -> Iterator[str]:
-    """Result: what a run or a worker returns is what was recorded, of the item's own job."""
-    for one in records.said("result"):
-        key, outcome, job_id = one.about["key"], one.about["outcome"], one.about["job"]
-        if outcome in {"timed_out", "active"}:
-            continue
-        if not records.was(key, State(outcome), by=one.at + CLOCKS_SECONDS):
-            yield f"Result: {one.sender} says that {key} is {outcome}, which was not recorded"
-        job = records.jobs.get(job_id or "")
-        end = job.end if job is not None and outcome not in _JOB_ENDS else outcome  # abandoned while the job ended
-        if job_id is not None and (job is None or (job.end, job.prompt) != (end, key.partition("#")[0])):
-            yield f"Result: {one.sender} says that {key} is {outcome}, by {job_id}: {job}"
 
 
 def nothing_after(records: Records) -> Iterator[str]:
     """P8: what a run has left sends nothing more, nor does a process that has ended."""
     slack = CLOCKS_SECONDS + records.lateness
     for sender in records.processes:
-        spans = sorted((one.at, one.what) for one in records.reports if one.sender == sender and one.what in _BLOCK)
+        spans = sorted((one.at, one.what) for one in records.reports if one.sender == sender and one.what in BLOCK[::2])
         for one in [one for one in records.requests if one.sender == sender]:
             before = [what for at, what in spans if at <= one.at - slack]
             entered = any(what == "enters" and one.at - slack < at <= one.at + slack for at, what in spans)
@@ -257,7 +231,8 @@ def no_failure(records: Records) -> Iterator[str]:
 
 Rule = Callable[[Records], Iterator[str]]
 RULES: Final[tuple[Rule, ...]] = (
-    *(one_agent, nothing_lost, true_rows, all_ended, caused, in_place, one_sender, one_teller, one_follower),
-    *(not_told, true_results, nothing_after, no_key, no_failure),
+    *(one_agent, nothing_lost, true_rows, all_ended, caused, in_place, one_sender, one_teller, not_told),
+    *(owners.one_follower, owners.one_poller, owners.freed_in_time),
+    *(results.told_by_one, results.finished, results.true_results, nothing_after, no_key, no_failure),
     *(limits.rate, limits.active, limits.polls, limits.stood_still),
 )

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from attrs import evolve
 
-from agentjobs_async.batch import FleetLimits, Rate, State
+from agentjobs_async.batch import Limits, Rate, State
 from tests.simulation.postgresql.plan import KEY, plan_of
 from tests.simulation.postgresql.records import Agent, Change, Happened, Records, Report, Request
 from tests.simulation.postgresql.referee import RULES, broken_promises
 
-LIMITS = FleetLimits(max_active=1, create_rate=Rate(1, per=1.0), polls_per_second=1.0)
+LIMITS = Limits(max_active=1, create_rate=Rate(1, per=1.0), polls_per_second=1.0)
 PROGRAM = evolve(plan_of(0).programs[0], keys=("d0", "d1"))
 PLAN = evolve(plan_of(0), owner_timeout=1.5, limits=LIMITS, programs=(PROGRAM,))
 
@@ -21,6 +21,7 @@ def row(at: float, state: State, key: str = "d0", **others: Any) -> Change:
         "owner": 7,
         "claim": f"claim of {key}",
         "is_followed": True,
+        "follower": 7,
         "prompt": key,
         "project": "docs",
     }
@@ -70,15 +71,18 @@ GOOD = Records(
 )
 
 
+def changed(**others: Any) -> Records:
+    """Return the good world with other records."""
+    return evolve(GOOD, **others)
+
+
+def more(**others: Any) -> Records:
+    """Return the good world with more records."""
+    return evolve(GOOD, **{name: getattr(GOOD, name) + values for name, values in others.items()})
+
+
 def broken() -> Iterator[tuple[str, Records]]:
     """Yield what a rule says first, and records that break its promise."""
-
-    def changed(**others: Any) -> Records:
-        return evolve(GOOD, **others)
-
-    def more(**others: Any) -> Records:
-        return evolve(GOOD, **{name: getattr(GOOD, name) + values for name, values in others.items()})
-
     unknown = (*ROWS[:2], row(2.1, State.UNKNOWN))
     yield "P1: d0 has 2 agents in 1 tries", more(agents=(evolve(AGENT, job_id="job_3"),))
     yield "P3: d0 has lost", changed(changes=(*ROWS[:2], row(2.1, State.REJECTED), *OTHER))
@@ -102,11 +106,7 @@ def broken() -> Iterator[tuple[str, Records]]:
     yield "Teller: d0 was told as failed of job_1", more(reports=(told(4.5, end="failed"),))
     yield "Teller: p0.1 and p0.1 told the end of d0", more(reports=(told(4.5),))
     yield "Teller: the end of d0, completed, was never", changed(reports=GOOD.reports[:5] + GOOD.reports[6:])
-    taken = (*ROWS[:3], row(2.2, State.ACTIVE, job_id="job_1", owner=8), *ROWS[3:], *OTHER)
-    other = report(0.1, "begins", "p1.1", process=8)
-    yield "Teller: p1.1 takes d0 over from p0.1", changed(changes=taken, reports=(*GOOD.reports, other))
-    returned = (*GOOD.reports, other, report(0.3, "enters"), report(0.4, "leaves"))
-    yield "Teller: p1.1 takes d0 over from p0.1", changed(changes=taken, reports=returned)
+    yield from broken_by_owners()
     unfollowed = report(2.5, "unfollowed", key="d0", was_followed=True)
     yield "Teller: p0.1 told the end of d0 at 4.000, which was unfollowed", more(reports=(unfollowed,))
     yield "Result: p0.1 says that d0 is completed, which", more(reports=(evolve(RESULT, at=3.0),))
@@ -130,6 +130,27 @@ def broken() -> Iterator[tuple[str, Records]]:
     yield "Polls: p0.1 polls at 7.500", more(happened=stopped, reports=(report(7.5, "polled", job="job_1"),))
     silent = {"beats": GOOD.beats[:10], "happened": stopped}
     yield "Polls: p0.1 polls at 7.400", changed(**silent, reports=(*GOOD.reports, report(7.4, "polled", job="job_1")))
+
+
+def broken_by_owners() -> Iterator[tuple[str, Records]]:
+    """Yield the same of who has, and who tells of, a job."""
+    taken = (*ROWS[:3], row(2.2, State.ACTIVE, job_id="job_1", owner=8, follower=8), *ROWS[3:], *OTHER)
+    other = report(0.1, "begins", "p1.1", process=8)
+    yield "Teller: p1.1 takes d0 over from p0.1", changed(changes=taken, reports=(*GOOD.reports, other))
+    returned = (*GOOD.reports, other, report(0.3, "enters"), report(0.4, "leaves"))
+    yield "Teller: p1.1 takes d0 over from p0.1", changed(changes=taken, reports=returned)
+    yield "Owner: p0.1, which is alive, loses d0 to p1.1", changed(changes=taken, reports=(*GOOD.reports, other))
+    foreign = (*GOOD.requests, create(2.6, "job_1", kind="poll", sender="p1.1"))
+    yield "Owner: p1.1 polls job_1", changed(requests=foreign, reports=(*GOOD.reports, other))
+    other = report(0.2, "enters", "p1.1")
+    killed = {"exits": {"p0.1": 2.2}, "happened": (Happened(2.2, 2.3, "p0.1", "kill"),)}
+    living = (*GOOD.reports, report(0.1, "begins", "p1.1", process=8, program="durable"), other)
+    yield "Owner: d0 is still that of p0.1", changed(changes=ROWS[:3] + OTHER, reports=living, **killed)
+    yield "Result: ['p0.1', 'p1.1'] say that d0", more(reports=(evolve(RESULT, sender="p1.1"),))
+    owned = (row(6.6, State.ACTIVE, "b0", job_id="job_2", is_followed=False), row(6.7, State.FAILED, "b0"))
+    own = tuple(evolve(one, is_followed=False, follower=None) for one in owned)
+    yield "Result: p0.1 has recorded that b0 is failed", more(changes=own)
+    yield "Result: the run of p0.1 has ended, and ['d1']", more(reports=(report(7.5, "finished", open=["d1"]),))
 
 
 def test_good_records() -> None:

@@ -19,7 +19,8 @@ def test_plans() -> None:
     assert {program.kind for plan in plans for program in plan.programs} == {"batch", "worker", "durable"}
     troubles = {trouble.what for plan in plans for trouble in plan.troubles}
     assert troubles == {"kill", "terminate", "stop", "cut"}
-    assert {action.what for plan in plans for action in plan.actions} == {"abandon", "retry", "resolve", "send again"}
+    actions = {action.what for plan in plans for action in plan.actions}
+    assert actions == {"abandon", "retry", "resolve", "resolve wrongly", "send again"}
 
 
 @pytest.mark.parametrize("seed", [15, 61])

@@ -17,7 +17,7 @@ from agentjobs_async import InvalidInputError
 from agentjobs_async.batch import Journal, JournalRow, State
 from tests.forked import Forked
 from tests.simulation.postgresql.database import cut, recorded, rows_of
-from tests.simulation.postgresql.plan import Action, Moment, Plan, Program, Trouble
+from tests.simulation.postgresql.plan import WRONG, Action, Moment, Plan, Program, Trouble
 from tests.simulation.postgresql.program import Start, run
 from tests.simulation.postgresql.records import Happened, Records, Report
 from tests.simulation.postgresql.service import agents_of, misbehave, requests_of, service_of
@@ -235,6 +235,10 @@ class World:
             return
         key = rows[int(action.choice * len(rows))].key
         with suppress(InvalidInputError):  # it has moved meanwhile
+            if action.what == "resolve wrongly":
+                async with Journal.open(self._location) as journal:
+                    await journal.resolve(key, job_id=f"{WRONG}{key}")
+                return
             if action.what in {"resolve", "send again"}:
                 await self._resolve(key, send_again=action.what == "send again")
                 return
@@ -249,7 +253,7 @@ class World:
         """Settle an unknown row by the job that the service has for it, if there is one, else by a new create."""
         async with Journal.open(self._location) as journal:
             rows = await journal.rows(all_tries=True)
-            row = next(row for row in rows if row.key == key)
+            row = [row for row in rows if row.key == key][-1]
             known = {one.job_id for one in rows}
             left = [
                 job.job_id for job in agents_of(self._service) if job.prompt == row.prompt and job.job_id not in known
@@ -270,7 +274,7 @@ class World:
                 self._happened.append(Happened(before, now, None, "service stall"))
 
     def _records(self, children: dict[str, Child]) -> Records:
-        changes, beats, text = recorded(self._location)
+        found = recorded(self._location)
         reports = _reports(self._reports)
         said = tuple(
             Happened(one.at, one.at + one.about.get("seconds", 0.0), one.sender, one.what)
@@ -281,13 +285,14 @@ class World:
             self._plan,
             requests_of(self._service),
             agents_of(self._service),
-            changes,
+            found.changes,
             tuple(sorted(reports, key=lambda one: one.at)),
             (*self._happened, *said),
-            beats,
+            found.beats,
             {sender: at for child in children.values() for sender, at in child.exits.items()},
             tuple(self._stuck),
-            text + self._reports.read_text(),
+            found.text + self._reports.read_text(),
+            found.tries,
         )
 
 

@@ -18,10 +18,10 @@ from agentjobs_async import (
 from agentjobs_async.batch import Journal, JournalRow, State
 from agentjobs_async.durable import DurableEntry, DurableJobs
 from tests.simulation.activities import PROJECTS, Durable
-from tests.simulation.interventions import prompt_of
 from tests.simulation.ledger import Submission, Told
 from tests.simulation.programs.interventions import Person
 from tests.simulation.programs.run import ENDS, Run, together
+from tests.simulation.tries import tries_by_key
 
 _MOST_LOOKS: Final = 150  # of 20 s each, for an end to be told: far more than any pause between two calls of `on_end`
 
@@ -76,7 +76,7 @@ class DurableWork:
         self.run.ledger.on_end_calls.setdefault(entry.key, []).append(said)
         told = Told(entry.key, entry.state, self.run.world.now)
         self.run.ledger.told.append(told)
-        self.run.service.reached("told", prompt_of(entry.key))
+        self.run.service.reached("told", entry.key)
         if entry.key in self.telling:
             self.run.world.violate(f"Told: two calls of on_end for {entry.key} at once")
         self.telling.add(entry.key)
@@ -96,7 +96,7 @@ class DurableWork:
         """Report an end that is told and not in the journal, unless it was settled meanwhile."""
         states = [row.state for row in await self.journal.rows(all_tries=True) if row.key == entry.key]
         is_settled = entry.state is State.UNKNOWN and self.run.ledger.acts_on(entry.key)
-        if states != [entry.state] and not is_settled:
+        if entry.state not in states and not is_settled:
             self.run.world.violate(f"Told: on_end is told {entry.state} of {entry.key}, whose row is {states}")
 
     async def _on_change(self, entry: DurableEntry, _job: AgentJob) -> None:
@@ -121,11 +121,11 @@ class DurableWork:
             if all(map(self._is_told_once, wanted)):  # before an earlier kill, too
                 break
             await asyncio.sleep(20.0)
-        for row in [row async for row in self.journal.unknown() if row.item_key in wanted]:
+        for row in [row async for row in self.journal.unknown() if row.key in wanted]:
             await asyncio.sleep(120.0)
             await person.resolve(row.key)
         looks = 0
-        while looks < _MOST_LOOKS and (due := [row for row in await self._rows(wanted) if self._is_due(row)]):
+        while looks < _MOST_LOOKS and (due := await self._due(wanted)):
             looks = 0 if any(row.state not in ENDS for row in due) else looks + 1
             await asyncio.sleep(20.0)
 
@@ -135,27 +135,25 @@ class DurableWork:
             ledger.acts_on(key, "unfollow")
         )
 
-    def _is_due(self, row: JournalRow) -> bool:
-        """Return whether something is still to be done for a row: a planned one is always followed."""
-        if row.state in {State.PLANNED, State.SENDING}:
-            return True
-        is_told = row.state in ENDS and self.run.ledger.is_told(row)
-        return not (is_told or self.run.ledger.is_unfollowed(row))
+    async def _due(self, wanted: dict[str, int]) -> list[JournalRow]:
+        """Return the tries for which something is still to be done: a planned one is always followed."""
+        begun, rows = self.run.world.now, await self.journal.rows(all_tries=True)
+        self.run.check_rows(rows, begun)
+        ledger = self.run.ledger
+        items = [tries for key, tries in tries_by_key(rows).items() if key in wanted]
+        newest = [tries[-1] for tries in items]
+        sent = [row for row in newest if row.state is State.ACTIVE and not ledger.is_unfollowed(row)]
+        unsent = [row for row in newest if row.state in {State.PLANNED, State.SENDING}]
+        return [*sent, *unsent, *(row for tries in items for row in ledger.untold(tries))]
 
     async def _ended(self, wanted: dict[str, int]) -> None:
         """Wait until all rows that are followed have ended."""
-        while any(row.state not in ENDS and self._is_due(row) for row in await self._rows(wanted)):  # noqa: ASYNC110 - the journal tells nobody
+        while any(row.state not in ENDS for row in await self._due(wanted)):  # noqa: ASYNC110 - the journal tells nobody
             await asyncio.sleep(20.0)
-
-    async def _rows(self, wanted: dict[str, int]) -> list[JournalRow]:
-        """Return the rows of all tries."""
-        begun, rows = self.run.world.now, await self.journal.rows(all_tries=True)
-        self.run.check_rows(rows, begun)
-        return [row for row in rows if row.item_key in wanted]
 
     async def _settle_by_truth(self, key: str) -> None:
         """Settle an unknown row with the job that the service has for it, if there is one."""
-        await self._person(None, {prompt_of(key): 0}).resolve(key)
+        await self._person(None, {key: 0}).resolve(key)
 
     def _noted(self) -> AbstractContextManager[None]:
         """Note a submission that waits for its create; one that is only planned needs no session."""

@@ -10,7 +10,7 @@ from attrs import frozen
 from agentjobs_async import InvalidInputError, JournalError, SessionClosedError
 from agentjobs_async.batch import Journal, JournalRow, State, Where
 from agentjobs_async.durable import DurableJobs
-from tests.simulation.interventions import PLANS, Act, Intervention, prompt_of
+from tests.simulation.interventions import PLANS, Act, Intervention
 from tests.simulation.programs.run import Run
 
 
@@ -125,9 +125,9 @@ class Person:
         raise ValueError(verb)
 
     async def resolve(self, key: str) -> None:
-        """Settle the newest row of an item with the newest job that the service has for it and no row has, if any."""
-        known = {row.job_id for row in await self.rows_of(key) if row.retried_as is not None}
-        ids = [one for one in self.run.service.agents.get(prompt_of(key), []) if one not in known]
+        """Settle an item with the newest job that the service has for it and no earlier try of it has, if any."""
+        known = {row.job_id for row in (await self.rows_of(key))[:-1]}
+        ids = [one for one in self.run.service.agents.get(key, []) if one not in known]
         if ids:
             await self.act("resolve", key, ids[-1])
 
@@ -135,7 +135,7 @@ class Person:
         """Try all items again that have failed, and not been tried so often."""
         acts = [self._begun("retry", key) for key in self.keys]
         where = Where(states=(State.FAILED, State.ARCHIVED, State.REJECTED), text=self.prefix)
-        planned = {prompt_of(key) for key in await self.journal.retry(where=where, max_tries=max_tries)}
+        planned = set(await self.journal.retry(where=where, max_tries=max_tries))
         for act in acts:
             act.ended = self.run.world.now
             if act.key in planned:
@@ -144,30 +144,27 @@ class Person:
                 self._refused(act)
 
     async def rows_of(self, key: str) -> list[JournalRow]:
-        """Return the rows of all tries of an item."""
-        prompt = prompt_of(key)
-        return [
-            row for row in await self.journal.rows(all_tries=True, where=Where(text=prompt)) if row.prompt == prompt
-        ]
+        """Return all tries of an item, the newest one last."""
+        return [row for row in await self.journal.rows(all_tries=True, where=Where(text=key)) if row.key == key]
 
     def _begun(self, verb: str, key: str) -> Act:
         act = Act(verb, key, self.run.world.now)
         self.run.ledger.acts.append(act)
         if verb != "unfollow":
-            self.run.ledger.settled.setdefault(prompt_of(key), []).append(act.begun)
+            self.run.ledger.settled.setdefault(key, []).append(act.begun)
         if verb in PLANS:
-            self.run.service.allow(prompt_of(key), 1)
+            self.run.service.allow(key, 1)
         return act
 
     def _refused(self, act: Act) -> None:
         act.outcome = "refused"
         if act.verb != "unfollow":
             settled = self.run.ledger.settled
-            settled[prompt_of(act.key)].remove(act.begun)
-            if not settled[prompt_of(act.key)]:
-                del settled[prompt_of(act.key)]
+            settled[act.key].remove(act.begun)
+            if not settled[act.key]:
+                del settled[act.key]
         if act.verb in PLANS:
-            self.run.service.allow(prompt_of(act.key), -1)
+            self.run.service.allow(act.key, -1)
 
 
 async def _first(reached: asyncio.Event, over: asyncio.Event) -> bool:

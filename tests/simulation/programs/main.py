@@ -44,7 +44,9 @@ async def _work_all(run: Run) -> None:
             session = await stack.enter_async_context(run.session(sender))
             await drain_at_signal(run, stack, session)
             sessions.append(session)
-            works.append(until_left(session, _work(run, activity, session, sender, f"{name}-{number}", journal)))
+            works.append(
+                until_left(session, _work(run, activity, session, sender, run.program.prefix(number), journal))
+            )
         await work_until_left(run, sessions, works)
         for session in sessions:
             if not session.is_leaving:

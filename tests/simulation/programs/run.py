@@ -28,6 +28,7 @@ from tests.simulation.processes import Process
 from tests.simulation.programs.listening import Listener, learning_wait
 from tests.simulation.programs.sessions import NotedSession
 from tests.simulation.service import Service
+from tests.simulation.tries import named_tries
 from tests.simulation.world import World
 
 T = TypeVar("T")
@@ -141,11 +142,11 @@ class Run:
 
     def check_rows(self, rows: list[JournalRow], begun: float) -> None:
         """Report rows that had ended, or were of another project, and have changed since; read from `begun` on."""
-        for row in rows:
+        for name_of_try, row in named_tries(rows):
             planned = self.ledger.projects.setdefault((self.program.name, row.number), row.project_id)
             if planned != row.project_id:
                 self.world.violate(f"Places: {row.key} was planned for {planned}, and is of {row.project_id}")
-            name, now = (self.program.name, row.number), (row.state, row.error)
+            name, now = (self.program.name, *name_of_try), (row.state, row.error)
             before, noted = self.ledger.ends.get(name, (now, -1.0))
             if begun < noted:
                 continue  # read before

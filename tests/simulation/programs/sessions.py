@@ -1,6 +1,7 @@
 """A session that notes how it is left, and what is still under way on it when it was."""
 
 import asyncio
+from math import inf
 from typing import Any, Final
 
 from agentjobs_async import AgentJob, AgentJobsSession, JobRef
@@ -41,6 +42,10 @@ class NotedSession(AgentJobsSession):
         self._drainers.add(task)
         try:
             refs = await super().drain(grace)
+        except asyncio.CancelledError:
+            if self._drainers == {task} and not self.is_left.is_set():
+                self._note_until(left, inf)  # creates under way continue until it is closed
+            raise
         finally:
             self._drainers.discard(task)
         left.unrecorded |= {ref.job_id for ref in refs}
@@ -64,9 +69,12 @@ class NotedSession(AgentJobsSession):
     def _begin(self, grace: float) -> Left:
         now = self._world.now
         left = self._ledger.left.setdefault(self._sender, Left(now, now + grace))
-        left.until = min(left.until, now + grace)
-        self._ledger.closed[self._sender] = left.begun, left.until
+        self._note_until(left, min(left.until, now + grace))
         return left
+
+    def _note_until(self, left: Left, until: float) -> None:
+        left.until = until
+        self._ledger.closed[self._sender] = left.begun, until
 
     def _end(self, left: Left) -> None:
         if not self.is_left.is_set():

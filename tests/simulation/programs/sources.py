@@ -28,6 +28,8 @@ def items_of(run: Run, batch: Batch, prefix: str, sender: str, kind: str) -> Any
     """Return a source of a kind with the items of a batch."""
     projects = [run.named(one, sender) for one in PROJECTS[: batch.projects]]
     items = [BatchItem(key, key, projects[at % batch.projects]) for at, key in enumerate(batch.keys(prefix))]
+    if batch.shared_with is not None:
+        items = [BatchItem(one.key, one.prompt, run.program.project_of(one.prompt)) for one in items]
     return source_of(run, items, kind)
 
 

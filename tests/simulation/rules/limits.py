@@ -35,6 +35,9 @@ def _limits(
     """P3: nothing is sent while `max_sending` creates are under way, or `max_active` jobs are active."""
     polls = polls_by_job(requests)
     left = {one.job_id: one.left for sent in creates.values() for one in sent}
+    of_job: dict[str | None, list[Request]] = defaultdict(list)
+    for one in requests:
+        of_job[one.job_id if one.kind == "create" else one.subject].append(one)
     projects = Counter(sender for sender, _ in {(one.sender, one.project) for one in requests})
     for sender, batch in ledger.batches.items():
         sent = creates[sender]
@@ -50,10 +53,12 @@ def _limits(
             settled = [moment for moment in ledger.settled.get(one.subject, []) if moment > one.left]
             spans.append((one.left, min([one.heard + batch.unknown_for, *settled])))
         for begun, until in pairwise([*ledger.runs.get(sender, []), inf]):
-            # Each run begins with the active jobs of those before.
+            # Each run begins with the active jobs of those before, but for what others have, and leave to it later.
             for (poller, job_id), found in polls.items():
                 if poller == sender and (seen := [poll.left for poll in found if begun <= poll.left < until]):
-                    spans.append((max(begun, left[job_id]), max(seen)))
+                    others = [one.left for one in of_job[job_id] if one.sender != sender and one.left < min(seen)]
+                    is_taken_over = max(others, default=-inf) >= begun
+                    spans.append((min(seen) if is_taken_over else max(begun, left[job_id]), max(seen)))
         more = ceil(max_active / 2) if not is_single and (unknown or ledger.settled) else 0
         for one in sent:
             if (active := sum(begin <= one.left < end for begin, end in spans)) > max_active + more:

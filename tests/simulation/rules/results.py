@@ -7,7 +7,8 @@ from math import inf
 from typing import Final
 
 from agentjobs_async.batch import JournalRow, Outcome
-from tests.simulation.activities import Batch, Calls, Program
+from tests.simulation.activities import Calls, Durable, Program
+from tests.simulation.interventions import PLANS
 from tests.simulation.ledger import Ledger, Results
 from tests.simulation.rules.requests import is_skewed
 from tests.simulation.world import EPOCH, World
@@ -16,28 +17,34 @@ _NO_ENDS: Final = (Outcome.TIMED_OUT, Outcome.ACTIVE)
 
 
 def broken_by_results(world: World, ledger: Ledger, programs: tuple[Program, ...]) -> Iterator[str]:
-    """Told: each end of a batch's item is a result of one run: the one in which it ended, if that gave all."""
+    """Told: each end of a batch's item is a result of one run: one of those in which it ended, if that gave all."""
     for program in programs:
-        journalled = [(number, one) for number, one in enumerate(program.activities) if not isinstance(one, Calls)]
-        if len(journalled) != 1 or not isinstance(journalled[0][1], Batch):
+        journalled = {program.prefix(number) for number, one in enumerate(program.activities) if _has_rows(one)}
+        if len(journalled) != 1 or any(isinstance(one, Durable) for one in program.activities):
             continue  # what shares a journal may take over each other's rows
-        number = journalled[0][0]
         rows = {row.key: row for row in ledger.rows.get(program.name, [])}
-        runs = [one for one in ledger.results if one.sender.split(".")[::2] == [program.name, str(number)]]
+        runs = [one for one in ledger.results if one.sender.partition(".")[0] == program.name]
         yield from _twice(runs, ledger)
         if not is_skewed(world):
-            yield from chain.from_iterable(_missing(run, rows, ledger) for run in runs if run.until < inf)
+            yield from chain.from_iterable(_missing(run, runs, rows, ledger) for run in runs if run.until < inf)
+
+
+def _has_rows(activity: object) -> bool:
+    return not isinstance(activity, Calls)
 
 
 def _twice(runs: list[Results], ledger: Ledger) -> Iterator[str]:
     for (key, outcome), count in Counter(one for run in runs for one in run.outcomes).items():
-        if outcome not in _NO_ENDS and count > 1 + len(ledger.acts_on(key, "send again")):
+        if outcome not in _NO_ENDS and count > 1 + len(ledger.acts_on(key, *PLANS)):
             yield f"Told: {count} runs give the result that {key} is {outcome}"
 
 
-def _missing(run: Results, rows: dict[str, JournalRow], ledger: Ledger) -> Iterator[str]:
-    """Yield the rows that ended in a run, and are in none of its results."""
-    given = {key for key, _ in run.outcomes}
+def _missing(run: Results, runs: list[Results], rows: dict[str, JournalRow], ledger: Ledger) -> Iterator[str]:
+    """Yield the rows that ended in a run, and are no result of it, nor of one at the same time."""
+    beside = [one for one in runs if one.begun < run.until and run.begun < one.until]
+    if any(one.until == inf for one in beside):
+        return  # that was left before it gave all
+    given = {key for one in beside for key, _ in one.outcomes}
     for row in rows.values():
         at = (row.ended_at.timestamp() if row.ended_at is not None else -inf) - EPOCH
         if run.begun < at < run.until and row.key not in given and not ledger.acts_on(row.key, "abandon"):

@@ -11,6 +11,7 @@ from tests.simulation.ledger import Ledger
 from tests.simulation.rules.requests import is_unknown
 from tests.simulation.rules.tries import was_withdrawn
 from tests.simulation.service import Job, Service
+from tests.simulation.tries import is_late
 from tests.simulation.world import World
 
 _JOB_ENDS: Final = (State.COMPLETED, State.FAILED, State.ARCHIVED)
@@ -32,9 +33,9 @@ def broken_by_rows(world: World, service: Service, ledger: Ledger, programs: tup
             yield from _row(row, service.jobs.get(row.job_id), ended)
         for prompt, ids in known.items():
             lost = set(service.agents.get(prompt, [])) - set(ids)
-            if len(lost) > ids.count("unknown") + len(ledger.acts_on(prompt, "send again")):
+            if len(lost) > ids.count("unknown"):
                 yield f"P3: the job of {prompt} is lost: {lost}; its rows have {ids}"
-        wanted = {key for number, one in enumerate(program.activities) for key in one.keys(f"{program.name}-{number}")}
+        wanted = {key for number, one in enumerate(program.activities) for key in one.keys(program.prefix(number))}
         if missing := wanted - {row.key for row in rows}:
             yield f"P3: there are no rows of {sorted(missing)}"
 
@@ -51,7 +52,7 @@ def _row(row: JournalRow, job: Job | None, ended: set[str]) -> Iterator[str]:
     elif (
         job is not None
         and row.state in _JOB_ENDS
-        and row.error is None
+        and (row.error is None or is_late(row))
         and (row.state != job.end or job.id not in ended)
     ):
         yield f"P3, P12: {row.key} is {row.state}; its job, seen to end: {job.id in ended}, is {job.end}"

@@ -4,22 +4,23 @@ from collections.abc import Iterator
 
 from tests.simulation.activities import Durable, Program
 from tests.simulation.ledger import Ledger
+from tests.simulation.tries import tries_by_key
 from tests.simulation.world import World
 
 
 def broken_by_telling(world: World, ledger: Ledger, programs: tuple[Program, ...]) -> Iterator[str]:
-    """Told: each end of a followed row was told, the last one last; once it is unfollowed, nothing is told of it."""
+    """Told: each end of each try was told, in their order; once a row is unfollowed, nothing is told of it."""
     for program in programs:
         durable = [
             key
             for number, one in enumerate(program.activities)
             if isinstance(one, Durable)
-            for key in one.keys(f"{program.name}-{number}")
+            for key in one.keys(program.prefix(number))
         ]
-        for row in ledger.rows.get(program.name, []):
-            if row.item_key in durable and not (ledger.is_told(row) or ledger.is_unfollowed(row)):
-                told = [str(one.state) for one in ledger.told if one.key == row.key]
-                yield f"Told: {row.key} is {row.state}, and on_end was told {told}"
+        for key, tries in tries_by_key(ledger.rows.get(program.name, [])).items():
+            for row in ledger.untold(tries) if key in durable else []:
+                told = [str(one.state) for one in ledger.told if one.key == key]
+                yield f"Told: try {row.tries} of {key} is {row.state}, and on_end was told {told}"
     for act in ledger.acts:
         if act.verb == "unfollow" and act.outcome == "done":
             again = min(

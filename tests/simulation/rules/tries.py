@@ -11,6 +11,7 @@ from tests.simulation.interventions import PLANS
 from tests.simulation.ledger import Ledger
 from tests.simulation.rules.requests import is_refused, is_unknown
 from tests.simulation.service import Request, Service
+from tests.simulation.tries import named_tries, tries_by_key
 
 
 def was_withdrawn(row: JournalRow) -> bool:
@@ -26,7 +27,7 @@ def broken_by_tries(service: Service, ledger: Ledger, programs: tuple[Program, .
             sent[one.subject].append(one)
     for program in programs:
         rows = ledger.rows.get(program.name, [])
-        for prompt, tries in _by_item(rows).items():
+        for prompt, tries in tries_by_key(rows).items():
             yield from _agents(tries, len(service.agents.get(prompt, [])))
             yield from _sent(prompt, sent[prompt], ledger)
             abandoned = [act for act in ledger.acts_on(prompt, "abandon", "withdraw") if act.outcome == "done"]
@@ -35,23 +36,17 @@ def broken_by_tries(service: Service, ledger: Ledger, programs: tuple[Program, .
         yield from _ids(rows, ledger)
 
 
-def _by_item(rows: list[JournalRow]) -> dict[str, list[JournalRow]]:
-    found: dict[str, list[JournalRow]] = defaultdict(list)
-    for row in rows:
-        found[row.prompt].append(row)
-    return found
-
-
 def _agents(tries: list[JournalRow], agents: int) -> Iterator[str]:
     """P1: as many agents as tries at most, without those that were refused or withdrawn."""
-    newest = max(tries, key=lambda row: row.tries)
+    newest = tries[-1]
     started = newest.tries - sum(row.state is State.REJECTED or was_withdrawn(row) for row in tries)
     if agents > started:
         yield f"P1: {agents} agents for {newest.prompt}, whose {newest.tries} tries may have started {started}"
-    if sorted(row.retried_as or "" for row in tries) != sorted(
-        ["", *(row.key for row in tries if row.key != row.item_key)]
+    numbers = [row.tries for row in tries]
+    if sorted(set(numbers)) != [*range(1, newest.tries + 1)] or len({name for name, _ in named_tries(tries)}) < len(
+        tries
     ):
-        yield f"Rows: the tries of {newest.prompt} are {[(row.key, row.retried_as) for row in tries]}"
+        yield f"Rows: the tries of {newest.prompt} are {numbers}"
 
 
 def _sent(prompt: str, sent: list[Request], ledger: Ledger) -> Iterator[str]:

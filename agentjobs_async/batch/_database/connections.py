@@ -11,7 +11,7 @@ from sqlalchemy import Executable, Row, Table
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from agentjobs_async import JournalError
-from agentjobs_async.batch._store.threads import FileConnection, FileEngine
+from agentjobs_async.batch._database.threads import FileConnection, FileEngine
 
 if TYPE_CHECKING:  # a run on a file does without it, and without the half of SQLAlchemy that it imports
     from sqlalchemy.dialects import postgresql, sqlite
@@ -48,7 +48,7 @@ class Backend(ABC):
 
     Attributes:
         engine: Opens connections.
-        claim: Makes a planned row `sending`, with the parameters of `RowStore.claim`. Returns no row when it is not
+        claim: Makes a planned row `sending`, with the parameters of `Store.claim`. Returns no row when it is not
             planned, else (`wait`, `of_project`, `claimed`): the seconds after which there may be room, or null; the
             only project that has no room, null for all of them; the number of rows that were claimed.
         stores_nul: Whether its texts may contain NUL.

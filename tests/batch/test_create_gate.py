@@ -5,90 +5,90 @@ from typing import Any
 import pytest
 
 from agentjobs_async import InvalidInputError, ServerError
-from agentjobs_async.batch._run.throttle import CreateThrottle
+from agentjobs_async.batch._run.create_gate import CreateGate, Reason
 from agentjobs_async.batch.limits import Rate
 
 pytestmark = pytest.mark.looptime
 
 
-async def times(throttle: CreateThrottle, count: int) -> list[float]:
+async def times(gate: CreateGate, count: int) -> list[float]:
     """Allow `count` creates, each answered at once, and return when they went."""
     loop = asyncio.get_running_loop()
     started = loop.time()
     gone = []
     for _ in range(count):
-        await throttle.take()
+        await gate.take()
         gone.append(round(loop.time() - started, 3))
-        throttle.spend()
+        gate.spend()
     return gone
 
 
 async def test_sliding_window() -> None:
     """No span of time sees more creates than the rate allows."""
-    assert await times(CreateThrottle(Rate(3, per=10)), 7) == [0, 0, 0, 10, 10, 10, 20]
-    assert await times(CreateThrottle(Rate(1, per=2.5)), 4) == [0, 2.5, 5, 7.5]
+    assert await times(CreateGate(Rate(3, per=10)), 7) == [0, 0, 0, 10, 10, 10, 20]
+    assert await times(CreateGate(Rate(1, per=2.5)), 4) == [0, 2.5, 5, 7.5]
 
 
 async def test_earlier_creates_count() -> None:
     """Creates of earlier runs count by their ages, too old ones not."""
-    assert await times(CreateThrottle(Rate(3, per=10), [1, 4, 12]), 3) == [0, 6, 9]
+    assert await times(CreateGate(Rate(3, per=10), [1, 4, 12]), 3) == [0, 6, 9]
 
 
 async def test_more_earlier_creates_than_the_rate() -> None:
     """More creates in the past than a lowered rate allows hold the next back until enough are forgotten."""
-    assert await times(CreateThrottle(Rate(2, per=10), [1, 2, 3, 4]), 2) == [8, 9]
+    assert await times(CreateGate(Rate(2, per=10), [1, 2, 3, 4]), 2) == [8, 9]
 
 
 async def test_a_create_counts_from_its_answer() -> None:
     """A create under way counts, and its span begins with its answer; one that was never sent does not count."""
-    throttle = CreateThrottle(Rate(1, per=10))
-    await throttle.take()
-    waiting = asyncio.ensure_future(times(throttle, 1))
+    gate = CreateGate(Rate(1, per=10))
+    await gate.take()
+    waiting = asyncio.ensure_future(times(gate, 1))
     await asyncio.sleep(3)
-    assert throttle.next_at is None
-    throttle.spend()
+    assert gate.next_at is None
+    gate.spend()
     assert await waiting == [13]
-    throttle = CreateThrottle(Rate(1, per=10))
-    await throttle.take()
-    waiting = asyncio.ensure_future(times(throttle, 1))
+    gate = CreateGate(Rate(1, per=10))
+    await gate.take()
+    waiting = asyncio.ensure_future(times(gate, 1))
     await asyncio.sleep(3)
-    throttle.refund()
+    gate.refund()
     assert await waiting == [3]
 
 
 async def test_a_longer_pause_stands() -> None:
     """A pause does not shorten a longer one; one that begins while a create waits holds back that create."""
-    throttle = CreateThrottle(None)
-    throttle.pause(100)
-    throttle.pause(5)
-    waiting = asyncio.ensure_future(times(throttle, 1))
+    gate = CreateGate(None)
+    gate.hold(Reason.LIMITED, 100)
+    gate.hold(Reason.LIMITED, 5)
+    waiting = asyncio.ensure_future(times(gate, 1))
     await asyncio.sleep(50)
-    throttle.pause(80)
+    gate.hold(Reason.LIMITED, 80)
     assert await waiting == [130]
 
 
 async def test_refusals_without_a_wish() -> None:
     """They pause creates for 1 s, doubling to 60 s until a job is created; a wish counts, from 1 s to an hour."""
-    throttle, refused, loop = CreateThrottle(None), ServerError(503), asyncio.get_running_loop()
+    gate, refused, loop = CreateGate(None), ServerError(503), asyncio.get_running_loop()
     pauses = []
     for wish in (None, 0.0, 90.0, 0.2, 86_400.0, None, *[None] * 5):
-        throttle.limit(loop.time(), wish, refused)
-        pauses.append(throttle.paused_for)
-        await asyncio.sleep(throttle.paused_for)
+        gate.limit(loop.time(), wish, refused)
+        pauses.append(gate.limited_for)
+        await asyncio.sleep(gate.limited_for)
     assert pauses == pytest.approx([1, 2, 90, 1, 3600, 4, 8, 16, 32, 60, 60])
-    throttle.accept()
-    throttle.limit(loop.time(), None, refused)
-    assert throttle.paused_for == pytest.approx(1)
+    gate.accept()
+    gate.limit(loop.time(), None, refused)
+    assert gate.limited_for == pytest.approx(1)
 
 
 async def test_cancelled_waits_take_nothing() -> None:
     """A wait that is cancelled takes nothing, and the next one goes on."""
-    throttle = CreateThrottle(Rate(1, per=10))
-    await throttle.take()
-    first, second = asyncio.ensure_future(throttle.take()), asyncio.ensure_future(throttle.take())
+    gate = CreateGate(Rate(1, per=10))
+    await gate.take()
+    first, second = asyncio.ensure_future(gate.take()), asyncio.ensure_future(gate.take())
     await asyncio.sleep(1)
     first.cancel()
-    throttle.refund()
+    gate.refund()
     await second
     assert first.cancelled()
 
@@ -118,15 +118,15 @@ async def test_the_scope_of_a_rate() -> None:
 
 
 async def test_without_a_rate_nothing_is_kept() -> None:
-    """A throttle without a rate keeps nothing of the creates that it let go, however many these are."""
-    throttle = CreateThrottle(None)
-    await times(throttle, 10)
+    """A gate without a rate keeps nothing of the creates that it let go, however many these are."""
+    gate = CreateGate(None)
+    await times(gate, 10)
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]
         for _ in range(20_000):
-            await throttle.take()
-            throttle.spend()
+            await gate.take()
+            gate.spend()
         assert tracemalloc.get_traced_memory()[0] - before < 20_000
     finally:
         tracemalloc.stop()
@@ -134,45 +134,45 @@ async def test_without_a_rate_nothing_is_kept() -> None:
 
 async def test_late_answers_of_an_outage() -> None:
     """Creates that were under way when an outage was noticed don't lengthen the delay before the next one."""
-    throttle, loop = CreateThrottle(None), asyncio.get_running_loop()
-    taken = [await throttle.take() for _ in range(10)]
-    for number, holds in enumerate(taken):
-        throttle.spend()
-        assert holds == 0
-        assert throttle.count_unknown(holds, ValueError(), 0.0) is (number == 2)
-    assert throttle.next_at == loop.time() + 1
-    assert await throttle.take() == throttle.holds
-    assert throttle.next_at is None  # one at a time
+    gate, loop = CreateGate(None), asyncio.get_running_loop()
+    taken = [await gate.take() for _ in range(10)]
+    for number, recalls in enumerate(taken):
+        gate.spend()
+        assert recalls == 0
+        assert gate.count_unknown(recalls, ValueError(), 0.0) is (number == 2)
+    assert gate.next_at == loop.time() + 1
+    assert await gate.take() == gate.recalls
+    assert gate.next_at is None  # one at a time
 
 
 async def test_the_end_of_an_outage() -> None:
     """A definite answer lets all creates go at once, but none before the time that the server asked for."""
-    throttle = CreateThrottle(None)
+    gate = CreateGate(None)
     for _ in range(3):
-        throttle.count_unknown(0, ValueError(), 0.0)
-    throttle.count_definite()
-    assert await times(throttle, 3) == [0, 0, 0]
+        gate.count_unknown(0, ValueError(), 0.0)
+    gate.count_definite()
+    assert await times(gate, 3) == [0, 0, 0]
     for _ in range(3):
-        throttle.count_unknown(throttle.holds, ValueError(), 40.0)
-    throttle.count_definite()
-    assert throttle.paused
-    assert await times(throttle, 3) == [40, 40, 40]
+        gate.count_unknown(gate.recalls, ValueError(), 40.0)
+    gate.count_definite()
+    assert gate.limited_for == 40
+    assert await times(gate, 3) == [40, 40, 40]
 
 
 async def test_a_refusal() -> None:
     """While creates are refused none waits; then one at a time goes; a success ends it early."""
-    throttle, why = CreateThrottle(None), ValueError()
-    throttle.pause(5)
-    waiting = asyncio.ensure_future(throttle.take())
+    gate, why = CreateGate(None), ValueError()
+    gate.hold(Reason.LIMITED, 5)
+    waiting = asyncio.ensure_future(gate.take())
     await asyncio.sleep(1)
-    throttle.refuse(why, 60)
+    gate.hold(Reason.REFUSED, 60, why)
     assert await waiting is None
-    assert (await throttle.take(), throttle.refused_by) == (None, why)
+    assert (await gate.take(), gate.refused_by) == (None, why)
     await asyncio.sleep(60)
-    assert await throttle.take() == throttle.holds
-    assert throttle.next_at is None
-    throttle.refuse(why, 60)
-    throttle.accept()
-    throttle.count_definite()
-    throttle.spend()
-    assert await times(throttle, 2) == [0, 0]
+    assert await gate.take() == gate.recalls
+    assert gate.next_at is None
+    gate.hold(Reason.REFUSED, 60, why)
+    gate.accept()
+    gate.count_definite()
+    gate.spend()
+    assert await times(gate, 2) == [0, 0]

@@ -28,16 +28,15 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from agentjobs_async import InvalidInputError, JournalError
 from agentjobs_async._text import one_line
-from agentjobs_async.batch._store.address import ServerAddress
-from agentjobs_async.batch._store.connections import AnyConnection, Backend, Read, Stamp
-from agentjobs_async.batch._store.schema import (
+from agentjobs_async.batch._database.address import ServerAddress
+from agentjobs_async.batch._database.connections import AnyConnection, Backend, Read, Stamp
+from agentjobs_async.batch._database.schema import (
     APPLICATION,
-    FOLLOWED_INDEX,
     FUNCTIONS,
     ITEMS,
     JOURNAL,
     METADATA,
-    RETRIED_INDEX,
+    PARTIAL_INDEXES,
     SERVER_METADATA,
     first_row,
     other_layout,
@@ -82,7 +81,7 @@ _CLAIM: Final = _claim()
 The function takes the time after it has waited for the claims before this one, unless it is given one.
 """
 
-for _index in (FOLLOWED_INDEX, RETRIED_INDEX):
+for _index in PARTIAL_INDEXES:
     # Here, not where they are made: what names PostgreSQL there makes SQLAlchemy import its dialect for every file.
     _index.dialect_options["postgresql"]["where"] = _index.dialect_options["sqlite"]["where"]
 
@@ -180,6 +179,20 @@ async def lay_out(connection: AnyConnection, name: str, *, writing: bool) -> Non
         await connection.run_sync(SERVER_METADATA.create_all)
         await connection.execute(postgresql.insert(JOURNAL).values(first_row()).on_conflict_do_nothing())
         await connection.exec_driver_sql(FUNCTIONS.read_text("utf-8"))
+
+
+async def settled_identity(connection: AnyConnection, name: str) -> str | None:
+    """Return the identity of the journal in a database, once no move to it is being committed; `None` without one.
+
+    Raises:
+        JournalError: The journal has another layout (`version`).
+    """
+    if not await _has_table(connection, ITEMS):
+        return None
+    await lay_out(connection, name, writing=False)
+    # It waits for a commit that a killed process has asked for: that goes on.
+    await connection.exec_driver_sql(f"LOCK TABLE {JOURNAL.name} IN SHARE MODE")
+    return str((await connection.execute(select(JOURNAL.c.identity))).scalar_one())
 
 
 async def _layout(connection: AnyConnection) -> tuple[int, str | None]:

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Executable, Row
 from agentjobs_async import JournalError
 from agentjobs_async._loop.loop_binding import LoopBinding
 from agentjobs_async._loop.tasks import until_done
-from agentjobs_async.batch._store.connections import AnyConnection, Backend, Connector
+from agentjobs_async.batch._database.connections import AnyConnection, Backend, Connector
 
 _MOST_TOGETHER: Final = 200  # writes in one transaction: more would keep the locks of their rows for long
 _CUTTING_SECONDS: Final = 0.5  # a connection that was cut fails at once; this much when the loop is busy
@@ -96,10 +96,8 @@ class Database:
         self._binding = LoopBinding("journal")
         self.enter()
 
-    async def read(self, statement: Executable, *, commit: bool = False) -> Rows:
+    async def read(self, statement: Executable) -> Rows:
         """Return the rows of a query, over a connection of its own. Cancelling this call returns at once.
-
-        With `commit`, the statement may change rows and wait for locks of others: nothing of this journal waits for it.
 
         Raises:
             JournalError: It was not executed.
@@ -109,7 +107,7 @@ class Database:
         async def rows() -> Rows:
             connection = await self.connector.open()
             try:
-                return await connection.run_sync(_rows, statement, commit=commit)
+                return await connection.run_sync(_rows, statement)
             finally:
                 await connection.close()
 
@@ -283,9 +281,5 @@ def _transaction(connection: Connection, writes: list[_PendingWrite], cancelled:
     return results
 
 
-def _rows(connection: Connection, statement: Executable, *, commit: bool) -> Rows:
-    result = connection.execute(statement)
-    rows = result.fetchall() if result.returns_rows else []
-    if commit:
-        connection.commit()
-    return rows
+def _rows(connection: Connection, statement: Executable) -> Rows:
+    return connection.execute(statement).fetchall()

@@ -9,7 +9,7 @@ from typing import Final
 import filelock
 
 from agentjobs_async import JournalError
-from agentjobs_async.batch._store.sqlite import faults, log_of
+from agentjobs_async.batch._database.sqlite import faults, log_of
 
 _NO_LOCKS: Final = frozenset({errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP})
 """The errors of a file system that can't lock files."""

@@ -19,6 +19,8 @@ from sqlalchemy import (
     bindparam,
     create_engine,
     event,
+    false,
+    func,
     insert,
     literal,
     make_url,
@@ -32,8 +34,8 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 from sqlalchemy.sql.dml import ReturningUpdate
 
 from agentjobs_async import JournalError
-from agentjobs_async.batch._store.connections import Backend, Read, Stamp
-from agentjobs_async.batch._store.schema import (
+from agentjobs_async.batch._database.connections import Backend, Read, Stamp
+from agentjobs_async.batch._database.schema import (
     APPLICATION,
     BEFORE_RELEASE,
     ITEMS,
@@ -43,7 +45,7 @@ from agentjobs_async.batch._store.schema import (
     first_row,
     other_layout,
 )
-from agentjobs_async.batch._store.threads import FileEngine
+from agentjobs_async.batch._database.threads import FileEngine
 from agentjobs_async.batch.states import State
 from agentjobs_async.errors import JournalReason
 
@@ -73,10 +75,13 @@ _WORDS: Final[dict[JournalReason, str]] = {
 
 def _claim() -> ReturningUpdate[None, None, int]:
     token, now = bindparam("new_claim", type_=String), bindparam("new_time", type_=Float(53))
+    owner = bindparam("new_owner", type_=String)
     repeated = and_(_ROW.state == State.SENDING, _ROW.claim == token)  # executed before, and the answer was lost
     claiming = update(ITEMS).where(_ROW.key == bindparam("its_key"), or_(_ROW.state == State.PLANNED, repeated))
-    values = {"claim": token, "owner": bindparam("new_owner"), "error": None}
-    times = {"sent_at": now, "claimed_at": now, "updated_at": now, "changed_at": now}
+    # No earlier change is the last one now: a statement that made it must not find it when it is executed again.
+    values: dict[str, Any] = {"claim": token, "owner": owner, "error": None, "change": None}
+    times = {"sent_at": now, "counted_at": now, "updated_at": now, "changed_at": now}
+    values |= {"revision": _ROW.revision + 1, "is_noticed": func.coalesce(_ROW.follower == owner, false())}
     found = null().label("wait"), null().label("of_project"), literal(1).label("claimed")
     return claiming.values(state=State.SENDING, **values, **times).returning(*found)
 

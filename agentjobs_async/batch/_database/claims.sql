@@ -8,11 +8,11 @@ CREATE INDEX IF NOT EXISTS agentjobs_items_active ON agentjobs_items (state, pro
 CREATE INDEX IF NOT EXISTS agentjobs_items_unknown ON agentjobs_items (updated_at) WHERE state = 'unknown';
 CREATE INDEX IF NOT EXISTS agentjobs_items_unknown_by_project ON agentjobs_items (project_id, updated_at)
     WHERE state = 'unknown';
--- Items of an owner that may have died: planned again, though their chunk may have been done.
+-- Items that are planned again, though their chunk may have been done.
 CREATE INDEX IF NOT EXISTS agentjobs_items_planned_again ON agentjobs_items (number)
-    WHERE state = 'planned' AND owner IS NOT NULL;
-CREATE INDEX IF NOT EXISTS agentjobs_items_by_project ON agentjobs_items (project_id, sent_at)
-    WHERE sent_at IS NOT NULL;
+    WHERE state = 'planned' AND revision > 0;
+CREATE INDEX IF NOT EXISTS agentjobs_items_by_project ON agentjobs_items (project_id, counted_at)
+    WHERE counted_at IS NOT NULL;
 
 CREATE OR REPLACE FUNCTION agentjobs_room(
     its_project text, given_now double precision, OUT wait double precision, OUT of_project text
@@ -32,7 +32,7 @@ DECLARE
     last_sent double precision;
 BEGIN
     SELECT until - moment INTO wait FROM agentjobs_pauses
-        WHERE project = its_project AND until > moment AND set_at < moment + skew;
+        WHERE project_id = its_project AND until > moment AND set_at < moment + skew;
     IF FOUND THEN
         of_project := its_project;
         RETURN;
@@ -44,7 +44,7 @@ BEGIN
         SELECT count(*) INTO counted FROM (
             -- Nobody records the end of a job that is followed no more: it would keep its slot for ever.
             SELECT FROM agentjobs_items
-                WHERE state IN ('sending', 'active') AND told_state IS DISTINCT FROM 'unfollowed'
+                WHERE state IN ('sending', 'active') AND follow <> 'unfollowed'
                 LIMIT limits.max_active
         ) AS active;
         kept_after := coalesce(moment - limits.unknown_for, '-infinity');
@@ -83,30 +83,30 @@ BEGIN
                 LIMIT limits.create_count
         ) AS under_way;
         remaining := limits.create_count - counted;
-        SELECT sent_at INTO last_sent FROM (
-            (SELECT sent_at FROM agentjobs_items
-                WHERE project_id = its_project AND sent_at > moment - limits.create_per AND sent_at < moment + skew
+        SELECT counted_at INTO last_sent FROM (
+            (SELECT counted_at FROM agentjobs_items
+                WHERE project_id = its_project AND counted_at > moment - limits.create_per AND counted_at < moment + skew
                     AND state <> 'sending'
-                ORDER BY sent_at DESC LIMIT remaining)
+                ORDER BY counted_at DESC LIMIT remaining)
             UNION ALL
-            (SELECT sent_at FROM agentjobs_sends
-                WHERE project_id = its_project AND sent_at > moment - limits.create_per AND sent_at < moment + skew
-                ORDER BY sent_at DESC LIMIT remaining)
-        ) AS sends ORDER BY sent_at DESC OFFSET greatest(remaining - 1, 0) LIMIT 1;
+            (SELECT counted_at FROM agentjobs_sends
+                WHERE project_id = its_project AND counted_at > moment - limits.create_per AND counted_at < moment + skew
+                ORDER BY counted_at DESC LIMIT remaining)
+        ) AS sends ORDER BY counted_at DESC OFFSET greatest(remaining - 1, 0) LIMIT 1;
     ELSE
         SELECT count(*) INTO counted FROM (
             SELECT FROM agentjobs_items WHERE state = 'sending' LIMIT limits.create_count
         ) AS under_way;
         remaining := limits.create_count - counted;
-        SELECT sent_at INTO last_sent FROM (
-            (SELECT sent_at FROM agentjobs_items
-                WHERE sent_at > moment - limits.create_per AND sent_at < moment + skew AND state <> 'sending'
-                ORDER BY sent_at DESC LIMIT remaining)
+        SELECT counted_at INTO last_sent FROM (
+            (SELECT counted_at FROM agentjobs_items
+                WHERE counted_at > moment - limits.create_per AND counted_at < moment + skew AND state <> 'sending'
+                ORDER BY counted_at DESC LIMIT remaining)
             UNION ALL
-            (SELECT sent_at FROM agentjobs_sends
-                WHERE sent_at > moment - limits.create_per AND sent_at < moment + skew
-                ORDER BY sent_at DESC LIMIT remaining)
-        ) AS sends ORDER BY sent_at DESC OFFSET greatest(remaining - 1, 0) LIMIT 1;
+            (SELECT counted_at FROM agentjobs_sends
+                WHERE counted_at > moment - limits.create_per AND counted_at < moment + skew
+                ORDER BY counted_at DESC LIMIT remaining)
+        ) AS sends ORDER BY counted_at DESC OFFSET greatest(remaining - 1, 0) LIMIT 1;
     END IF;
     IF remaining = 0 THEN
         wait := retry;
@@ -140,8 +140,9 @@ BEGIN
     -- the states would look as good, and reading it takes 30 ms for 200,000 rows. No index has `state || ''`.
     -- A claim that is repeated, since its answer was lost: nothing was sent under it, so it may have become unknown.
     moment := coalesce(given_now, date_part('epoch', clock_timestamp()));
-    UPDATE agentjobs_items SET state = 'sending', error = NULL, sent_at = moment, claimed_at = moment,
-            updated_at = moment, changed_at = moment
+    -- No earlier change is the last one now: a statement that made it must not find it when it is executed again.
+    UPDATE agentjobs_items SET state = 'sending', owner = its_owner, error = NULL, told_at = NULL, change = NULL,
+            sent_at = moment, counted_at = moment, updated_at = moment, changed_at = moment, revision = revision + 1
         WHERE key = its_key AND claim = its_claim AND state || '' IN ('sending', 'unknown');
     GET DIAGNOSTICS claimed = ROW_COUNT;
     IF claimed > 0 THEN
@@ -168,9 +169,9 @@ BEGIN
         END IF;
     END IF;
     moment := coalesce(given_now, date_part('epoch', clock_timestamp()));
-    UPDATE agentjobs_items SET state = 'sending', claim = its_claim, owner = its_owner, error = NULL,
-            sent_at = moment, claimed_at = moment, updated_at = moment,
-            changed_at = moment
+    UPDATE agentjobs_items SET state = 'sending', claim = its_claim, owner = its_owner, error = NULL, change = NULL,
+            sent_at = moment, counted_at = moment, updated_at = moment, changed_at = moment, revision = revision + 1,
+            is_noticed = coalesce(follower = its_owner, false)
         WHERE key = its_key AND state || '' = 'planned';
     GET DIAGNOSTICS claimed = ROW_COUNT;
 EXCEPTION WHEN lock_not_available THEN
@@ -178,45 +179,5 @@ EXCEPTION WHEN lock_not_available THEN
     wait := 1;
     of_project := NULL;
     claimed := 0;
-END
-$$;
-
-CREATE OR REPLACE FUNCTION agentjobs_share_polls(
-    its_owner text, in_use double precision, patience double precision, used double precision,
-    given_now double precision,
-    OUT share double precision, OUT number bigint, OUT pollers bigint, OUT moment double precision
-) LANGUAGE plpgsql VOLATILE
-SET lock_timeout = '2s'
-AS $$
--- Return the share of an owner, in polls per second, null for any number; its number among the polling owners, from 0,
--- null while it keeps what it has in use; how many there are; the time. `in_use` is what it has used until now, `used`
--- the part of the limit that is shared out. The shares that are recorded never exceed the limit, unless it was lowered:
--- a share grows only to its full size, and only once the others have given up enough for that. What an owner gives up
--- is recorded by its next call, when it is not in use any more.
-DECLARE
-    polls_of_all double precision;
-    of_others double precision;
-    server_is_up boolean;
-BEGIN
-    -- One owner at a time: each has to see the shares of those before it.
-    PERFORM pg_advisory_xact_lock(hashtext('agentjobs_share_polls'));
-    moment := coalesce(given_now, date_part('epoch', clock_timestamp()));
-    server_is_up := date_part('epoch', clock_timestamp() - pg_postmaster_start_time()) >= patience;
-    SELECT polls_per_second * used INTO polls_of_all FROM agentjobs_journal WHERE "only" = 1;
-    SELECT count(*) + 1, count(*) FILTER (WHERE owner < its_owner), coalesce(sum(polls), 0)
-        INTO pollers, number, of_others
-        FROM agentjobs_owners
-        WHERE polls IS NOT NULL AND owner <> its_owner AND (seen_at >= moment - patience OR NOT server_is_up);
-    share := polls_of_all / pollers;
-    -- A millionth is for sums that are rounded.
-    IF share > in_use AND share > polls_of_all * 1.000001 - of_others THEN
-        share := in_use;
-        number := NULL;
-    END IF;
-    UPDATE agentjobs_owners SET polls = greatest(coalesce(share, 0), in_use) WHERE owner = its_owner;
-    moment := coalesce(given_now, date_part('epoch', clock_timestamp())); -- again: writing takes its time
-EXCEPTION WHEN lock_not_available THEN
-    share := in_use;
-    number := NULL;
 END
 $$;

@@ -1,0 +1,1 @@
+"""The tables of a journal, and the two databases that hold them: a file, or PostgreSQL."""

@@ -1,0 +1,73 @@
+"""The planned rows of a journal, in the order in which a run begins them."""
+
+from collections import deque
+from collections.abc import Callable, Collection, Iterator
+from typing import Final
+
+from attrs import evolve
+
+from agentjobs_async.batch._store.measures import planned_projects
+from agentjobs_async.batch._store.queries import Query
+from agentjobs_async.batch._store.rows import JournalRow
+from agentjobs_async.batch._store.store import Store
+from agentjobs_async.batch.states import State
+
+_PAGE_ROWS: Final = 200  # bounds the memory for rows that can't begin yet
+_SMALLEST_PAGE_ROWS: Final = 5  # of each of many projects: fewer would be a query for nearly every row
+
+
+class PlannedRows:
+    """The planned rows of earlier runs: those of a project in their order, the projects by turns.
+
+    Args:
+        store: The journal's rows.
+        skipped: Numbers of rows that are left out, as they are when a row is looked at.
+    """
+
+    def __init__(self, store: Store, skipped: Collection[int]) -> None:
+        self._store = store
+        self._skipped = skipped
+        self._at_hand: Collection[int] = ()
+        self._query = Query()
+        self._pages: dict[str, deque[JournalRow]] = {}
+        self._after: dict[str, int] = {}
+
+    async def open(self, query: Query, at_hand: Collection[int] = ()) -> None:
+        """Begin with the planned rows that meet `query`; what is left of an earlier call is read anew.
+
+        Args:
+            query: What they have to meet.
+            at_hand: Numbers of rows that the run has read by other means.
+        """
+        self._query, self._at_hand = evolve(query, states={State.PLANNED}), at_hand
+        found = await planned_projects(self._store, self._query)  # those with the lowest numbers first
+        self._after = {project: first - 1 for project, first, _ in found}
+        self._pages = {project: deque() for project in self._after}
+
+    def __bool__(self) -> bool:
+        return bool(self._after)
+
+    def projects(self) -> Iterator[str]:
+        """Return the projects that may have rows left."""
+        return iter(list(self._after))
+
+    async def next(self, wanted: Callable[[str], bool]) -> JournalRow | None:
+        """Return the next row of a project that is wanted; `None` when none is, or there are no more."""
+        for project in self.projects():
+            if not wanted(project):
+                continue
+            if not self._pages[project]:
+                await self._fill(project)
+            after, page = self._after.pop(project), self._pages.pop(project)
+            if page:  # put back at the end of both dicts: the turn of this project comes last
+                row = page.popleft()
+                self._after[project], self._pages[project] = after, page
+                return row
+        return None
+
+    async def _fill(self, project: str) -> None:
+        size = max(_PAGE_ROWS // len(self._after), _SMALLEST_PAGE_ROWS)
+        page, query = self._pages[project], evolve(self._query, project_id=project, size=size)
+        while not page and (found := await self._store.select(evolve(query, after=self._after[project]))):
+            self._after[project] = found[-1].number
+            page.extend(row for row in found if row.number not in self._skipped and row.number not in self._at_hand)
