@@ -3,6 +3,7 @@
 #   errors models      what goes wrong, what the service speaks of
 #   _loop              cancellation; one event loop, one process
 #   telemetry policy   hooks and events; when to ask again                             (tenacity)
+#   _dialect           what differs between services; the service file
 #   learning           what the durations of earlier jobs say                          (tenacity)
 #   _documents         a job's document to a job                                       (cattrs)
 #   _http              one exchange: bytes and status; never when or how often         (aiohttp's client, yarl)
@@ -24,6 +25,7 @@ from importlib import import_module as _import_module
 from agentjobs_async._version import __version__
 
 if _typing.TYPE_CHECKING:  # imported at the first use, so that the command line can first settle what Ctrl-C does
+    from agentjobs_async._dialect.dialect import Dialect
     from agentjobs_async._http.create import OnCancel
     from agentjobs_async._http.transport import HttpTimeouts
     from agentjobs_async._polling.as_completed import WaitResult
@@ -63,6 +65,7 @@ if _typing.TYPE_CHECKING:  # imported at the first use, so that the command line
         JobChanged,
         JobCreated,
         JobPolled,
+        KeyRequested,
         PollFailed,
         RunEnded,
         RunStarted,
@@ -83,6 +86,7 @@ __all__ = [
     "CreateOutcomeUnknownError",
     "CreateRetried",
     "CreateStarted",
+    "Dialect",
     "Estimate",
     "Event",
     "GetJob",
@@ -99,6 +103,7 @@ __all__ = [
     "JobStatus",
     "JobTracker",
     "JournalError",
+    "KeyRequested",
     "LoggingHook",
     "NotFoundError",
     "NotSentError",
@@ -139,6 +144,7 @@ _MODULES: _typing.Final = {
     "CreateOutcomeUnknownError": "errors",
     "CreateRetried": "telemetry.events",
     "CreateStarted": "telemetry.events",
+    "Dialect": "_dialect.dialect",
     "Estimate": "learning.estimate",
     "Event": "telemetry.events",
     "GetJob": "_polling.reading",
@@ -150,6 +156,7 @@ _MODULES: _typing.Final = {
     "JobCreated": "telemetry.events",
     "JobFailedError": "errors",
     "JobPolled": "telemetry.events",
+    "KeyRequested": "telemetry.events",
     "JobRef": "models",
     "JobSource": "models",
     "JobStatus": "models",

@@ -1,5 +1,6 @@
-"""Text that is shown: a server's, made safe to show, names of jobs, and times and spans of time in words."""
+"""Text that is shown: a server's, made safe to show, names of jobs, suggestions, times and spans of time in words."""
 
+from collections.abc import Iterable
 from datetime import datetime
 from math import inf
 from typing import Final
@@ -8,6 +9,7 @@ from urllib.parse import quote
 BETWEEN_IDS: Final = "~."
 """What stands between the project and the id in a job's token; in an ordinary id, it is rare."""
 
+_LONGEST_SUGGESTION: Final = 60  # bytes of a name
 _ELLIPSIS: Final = "…"  # 3 bytes of UTF-8, which count
 _HALF_A_TENTH: Final = 0.05
 _MINUTE_SECONDS: Final = 60
@@ -53,6 +55,18 @@ def shown_name(project_id: str, job_id: str) -> str:
 def shown_status(status: str) -> str:
     """Return a status as one printable line of at most 200 bytes: for errors, events, attributes, logs and the cli."""
     return one_line(status, 200)
+
+
+def suggestion(name: str, names: Iterable[str]) -> str:
+    """Return the question whether the one of `names` is meant that is nearest to `name`; an empty text without one.
+
+    The case of letters does not count.
+    """
+    from difflib import get_close_matches  # noqa: PLC0415 - only where a name is wrong
+
+    by_letters = {other.strip().casefold(): other for other in names if other != name}
+    near = get_close_matches(name.strip().casefold(), by_letters, 1)
+    return f"; did you mean {one_line(by_letters[near[0]], _LONGEST_SUGGESTION)!r}?" if near else ""
 
 
 def span(seconds: float) -> str:

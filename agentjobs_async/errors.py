@@ -22,7 +22,7 @@ import copyreg
 import pickle
 from datetime import datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from agentjobs_async._deferred import deferred
 from agentjobs_async._text import error_text, limit, local_time, one_line, shown_name, shown_status
@@ -53,9 +53,11 @@ __all__ = [
     "WaitTimeoutError",
 ]
 
+E = TypeVar("E", bound=BaseException)
+
 CreatePhase = Literal["request", "response"]
 JournalReason = Literal["locked", "moved", "corrupt", "version", "full", "read_only", "io"]
-NotSentReason = Literal["dns", "refused", "tls", "certificate", "proxy", "timeout", "withheld", "connect"]
+NotSentReason = Literal["dns", "refused", "tls", "certificate", "proxy", "timeout", "withheld", "key", "connect"]
 ProtocolReason = Literal[
     "not_json", "too_large", "encoding", "bad_json", "schema", "wrong_id", "http", "unexpected_status"
 ]
@@ -112,8 +114,9 @@ class NotSentError(AgentJobsError, ConnectionError):
 
     Attributes:
         reason: `dns`, `refused`, `tls`, `certificate` (the server's is not trusted, or the server refused the client's
-            or misses one), `proxy` (the proxy refused), `timeout`, `withheld` (the caller's `before_send` returned
-            false or raised), or `connect` for any other failure.
+            or misses one), `proxy` (the proxy refused, but for a 5xx: it could not connect either), `timeout`,
+            `withheld` (the caller's `before_send` returned false or raised), `key` (the callable `api_key` raised), or
+            `connect` for any other failure.
     """
 
     advice: str = "check base_url and the network, or try again"
@@ -121,10 +124,10 @@ class NotSentError(AgentJobsError, ConnectionError):
     def __init__(self, message: str, reason: NotSentReason = "connect") -> None:
         super().__init__(message)
         self.reason: NotSentReason = reason
-        if reason == "withheld":
+        if reason in {"withheld", "key"}:
             self.advice = ""  # neither the address nor the network is at fault
         elif reason == "certificate":
-            self.advice = "check the certificates, and what the session got as ssl"
+            self.advice = "check the certificates of both sides"
 
 
 class TransportError(AgentJobsError, ConnectionError):
@@ -172,10 +175,14 @@ class CreateOutcomeUnknownError(AgentJobsError):
 
 
 _PASSING_STATUSES: Final = frozenset({408, 425, 429})  # request timeout, too early, too many requests
+_UNAUTHORIZED: Final = 401
+_UNDER_WAY_STATUSES: Final = frozenset({409, 425})  # conflict, too early
 _LASTING_SERVER_STATUSES: Final = frozenset({501, 505})  # not implemented, HTTP version not supported
 _SERVER_STATUSES: Final = range(500, 600)
-_ADVICE: Final = dict.fromkeys((408, 425), "the request was refused for now; it may be accepted later") | dict.fromkeys(
-    _LASTING_SERVER_STATUSES, "the service does not support the request, and would refuse it again"
+_ADVICE: Final = (
+    dict.fromkeys((408, 425), "the request was refused for now; it may be accepted later")
+    | {407: "the proxy wants a user and a password: give its address with both, by HTTP_PROXY or the session's proxy="}
+    | dict.fromkeys(_LASTING_SERVER_STATUSES, "the service does not support the request, and would refuse it again")
 )
 """What to do about a status that differs in that from its class."""
 
@@ -218,7 +225,7 @@ class AuthError(ResponseError):
 class NotFoundError(ResponseError):
     """404 or 410: the job or project does not exist, or no longer exists."""
 
-    advice = "check base_url, the project id and the job id (for a token, use JobRef.from_token)"
+    advice = "check base_url, the paths, the project id and the job id (for a token, use JobRef.from_token)"
 
 
 class RateLimitedError(ResponseError):
@@ -310,9 +317,30 @@ class WaitTimeoutError(AgentJobsError, TimeoutError):
 _AFTER_SILENCE: Final = "if it exists, it continues remotely: check its ids, and wait for it again by its ref"
 
 
-def describe(error: BaseException | None) -> str:
-    """Return the text of an error as one line: ours without job and advice, a foreign one after its type's name."""
-    return error.message if isinstance(error, AgentJobsError) else f"{type(error).__name__}: {error_text(error)}"
+def refuses_key(error: object) -> bool:
+    """Return whether the service does not know the API key (401), rather than what it may do (403)."""
+    return isinstance(error, AuthError) and error.status == _UNAUTHORIZED
+
+
+def may_be_under_way(error: object) -> bool:
+    """Return whether an error refuses a repeated create as services do while an earlier POST of it is under way."""
+    return isinstance(error, RejectedError) and error.status in _UNDER_WAY_STATUSES
+
+
+def caused_by(error: E, cause: BaseException | None) -> E:
+    """Return `error` with its cause set, as `raise error from cause` would."""
+    error.__cause__ = cause
+    return error
+
+
+def describe(error: BaseException | None, max_bytes: int = 2048) -> str:
+    """Return the text of an error as one line: ours without job and advice, a foreign one after its type's name.
+
+    At most `max_bytes` of a foreign text are shown.
+    """
+    if isinstance(error, AgentJobsError):
+        return error.message
+    return f"{type(error).__name__}: {error_text(error, max_bytes)}"
 
 
 def log_text(error: object) -> str:

@@ -1,24 +1,28 @@
 """The session: creates jobs, reads them and waits for them, at one service, with one key, in one event loop."""
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from os import PathLike
 from ssl import SSLContext
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, Self
+from uuid import uuid4
 
-from agentjobs_async._http.create import CreateRequest, OnCancel, checked_on_cancel
-from agentjobs_async._http.responses import ResponseDecoder, checked_document_bytes, checked_refusals
+from agentjobs_async._dialect.dialect import Dialect
+from agentjobs_async._extra import checked_extra
+from agentjobs_async._http.create import CreateRequest, OnCancel, checked_idempotency_key, checked_on_cancel
+from agentjobs_async._http.credentials import Credentials, KeyOf, checked_own_headers
+from agentjobs_async._http.proxy import ProxySetting
+from agentjobs_async._http.responses import ResponseDecoder
 from agentjobs_async._http.service import Service
 from agentjobs_async._http.settings import (
     checked_address,
     checked_key,
-    checked_statuses,
     default_project,
     missing_settings,
     project_of_call,
 )
 from agentjobs_async._http.transport import HttpTimeouts, Transport, checked_user_agent
-from agentjobs_async._http.urls import checked_proxy
 from agentjobs_async._loop.cancel_scope import wait_until_left
 from agentjobs_async._loop.loop_binding import running_loop
 from agentjobs_async._loop.tasks import run_to_end
@@ -27,13 +31,14 @@ from agentjobs_async._polling.waits import Waits
 from agentjobs_async._validation import (
     checked_bare_id,
     checked_flag,
+    checked_instance,
     checked_label,
     checked_prompt,
     checked_seconds,
     checked_timeout,
 )
 from agentjobs_async.errors import AgentJobsError, CreateOutcome, InvalidInputError, SessionClosedError
-from agentjobs_async.models import AgentJob, JobRef, JobStatus
+from agentjobs_async.models import AgentJob, JobRef
 from agentjobs_async.policy import PollBudget, PollPolicy
 from agentjobs_async.telemetry.left_jobs import report_left
 from agentjobs_async.telemetry.observers import Hook, checked_observer, hooks_of
@@ -44,7 +49,7 @@ EMULATOR: Final = "emulator"
 """The service of the sessions of every emulator: none of its jobs is real, or known anywhere else."""
 
 _MAX_CREATE_SECONDS: Final = 120.0  # a server that has not answered a create by then hardly ever will
-_NO_STATUSES: Final[Mapping[str, JobStatus]] = {}
+_NO_HEADERS: Final[Mapping[str, str]] = {}
 _CLOSED: Final = "the session was closed meanwhile"
 
 
@@ -60,29 +65,31 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
 
     Args:
         base_url: Address of the service: https, or plain http to loopback. `None` reads `AGENTJOBS_BASE_URL`.
-        api_key: The secret: visible ASCII. `None` reads `AGENTJOBS_API_KEY`. It is sent to `base_url` only.
+        api_key: The secret: visible ASCII. `None` reads `AGENTJOBS_API_KEY`. It is sent to `base_url` only. For a key
+            that changes: a plain or async callable without arguments that returns the key. It is called in an empty
+            context before the first request, and again when the service refuses its key with 401: once for all calls
+            under way, which are repeated if it returns another one.
         project_id: The project of calls that name none. `None` reads `AGENTJOBS_PROJECT_ID`; it may be unset.
-        create_path: Template of the path of creates. It may contain `{project_id}` and a query string.
-        get_path: Template of the path of reads. It must contain `{job_id}`, and may contain `{project_id}` and a query
-            string.
-        get_job: An async callable that reads jobs in place of `get_path`: it takes a `JobRef`, and returns an
-            `AgentJob`, or the service's document as a mapping. `timeouts.request` does not apply to it. The method
+        dialect: What differs from the usual service: paths, the names of fields and words, where the key goes; `None`
+            for the usual one.
+        headers: More header fields of every request, by their names. Values of 8 characters or more are masked as the
+            key is; ids are not. Those that frame a request are refused.
+        get_job: An async callable that reads jobs in place of the dialect's `get_path`: it takes a `JobRef` and returns
+            an `AgentJob`, or the service's document as a mapping. `timeouts.request` does not apply to it. The method
             `get_job` calls it in the caller's context; waits, which share their polls, call it in an empty context.
         policy: When a wait polls again, and which faults end it; `None` for the defaults.
         budget: What all polls of this session may use together; `None` for the defaults. Calls of the method
             `get_job` do not count; as many of them as polls may be in flight at once.
         timeouts: How long one exchange may take; `None` for the defaults.
-        ssl: Your own TLS context, for private authorities or client certificates; `None` for the system's.
-        proxy: Address of an http(s) proxy; `None` connects directly. The environment is never read for it.
-        max_document_bytes: How long a document may be, before and after decompression: 1 byte to 1 GiB. A longer one is
-            a `ProtocolError`.
+        ssl: Your own TLS context, for private authorities or client certificates; `None` for the system's authorities
+            (or those of `SSL_CERT_FILE`, which OpenSSL reads). An https proxy gets it, too.
+        proxy: Address of an http(s) proxy, which may hold a user and a password, in no text of this session; or `"env"`
+            for that of HTTPS_PROXY (HTTP_PROXY, for a plain http address), unless NO_PROXY names the host or it is
+            loopback, as the environment is now; `None` connects directly. An address without a scheme, such as
+            `proxy.example.com:3128`, is http. SOCKS and ALL_PROXY are refused; `.netrc` is never read.
         allow_insecure: Allow plain http to hosts other than loopback: the key is readable on the network then.
         user_agent: The User-Agent header; `None` names this package and its version.
         hooks: Called with each event.
-        create_refusals: Statuses from 500 to 599 that your gateway answers with when it has not forwarded the request.
-            Such a create counts as refused, and is repeated like a 429. After any other 5xx its outcome is unknown.
-        statuses: The statuses that the service's other words stand for, such as `{"cancelled": JobStatus.FAILED}`, in
-            responses and in what `get_job` returns; `raw` keeps the word. Other unknown words do not end a wait.
 
     Raises:
         InvalidInputError: An argument is invalid, or the address or key is missing. The message says what is valid, or
@@ -92,39 +99,69 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
     def __init__(
         self,
         base_url: str | None = None,
-        api_key: str | None = None,
+        api_key: str | KeyOf | None = None,
         *,
         project_id: str | None = None,
-        create_path: str = "/v2/agent/{project_id}/job",
-        get_path: str = "/v2/agent/{project_id}/job/{job_id}",
+        dialect: Dialect | None = None,
+        headers: Mapping[str, str] = _NO_HEADERS,
         get_job: GetJob | None = None,
         policy: PollPolicy | None = None,
         budget: PollBudget | None = None,
         timeouts: HttpTimeouts | None = None,
         ssl: SSLContext | None = None,
         proxy: str | None = None,
-        max_document_bytes: int = 1_048_576,
         allow_insecure: bool = False,
         user_agent: str | None = None,
         hooks: Sequence[Hook] = (),
-        create_refusals: Collection[int] = (),
-        statuses: Mapping[str, JobStatus] = _NO_STATUSES,
     ) -> None:
         key = missing_settings(base_url=base_url is None, api_key=api_key is None) or checked_key(api_key)
-        del api_key  # if this or another argument is refused, a traceback with locals must not show the key
+        own = checked_own_headers(headers)
+        proxy_setting = ProxySetting(proxy)
+        # If this or another argument is refused, a traceback with locals must show no secret.
+        del api_key, headers, proxy
         if isinstance(key, InvalidInputError):
             raise key
-        limit = checked_document_bytes(max_document_bytes)
+        if isinstance(own, InvalidInputError):
+            raise own
+        self._dialect = checked_instance("dialect", dialect, Dialect) or Dialect()
+        own.check_names([*self._dialect.own_headers, *([] if user_agent is None else ["User-Agent"])])
         self._base_url = address = checked_address(base_url, allow_insecure=allow_insecure)
-        proxy_url = checked_proxy(proxy, address, allow_insecure=allow_insecure)
-        self._transport = Transport(key, timeouts, ssl, proxy_url, checked_user_agent(user_agent), limit)
-        decoder = ResponseDecoder(key, limit, checked_refusals(create_refusals), checked_statuses(statuses))
-        self._service = Service(address, create_path, get_path, self._transport, decoder)
+        route = proxy_setting.proxy_to(address, allow_insecure=allow_insecure)
+        found_hooks = hooks_of(hooks, address.host if get_job is None else None)
+        self._credentials = credentials = Credentials(key, own, self._dialect, found_hooks, route.maskers)
+        limit = self._dialect.max_document_bytes
+        self._transport = Transport(credentials, timeouts, ssl, route, checked_user_agent(user_agent), limit)
+        decoder = ResponseDecoder(credentials, self._dialect)
+        self._service = Service(address, self._transport, decoder)
         self._project_id = default_project(project_id)
-        reader = self._service if get_job is None else GetJobReader(get_job, decoder.statuses)
-        checked = hooks_of(hooks, address.host if get_job is None else None)
-        super().__init__("session", reader, policy, budget, checked)
+        reader = self._service if get_job is None else GetJobReader(get_job, decoder.documents)
+        super().__init__("session", reader, policy, budget, found_hooks)
         self._finishing: set[asyncio.Task[object]] = set()
+
+    @classmethod
+    def from_toml(cls, path: str | PathLike[str], **settings: Any) -> Self:
+        """Return a session for the service that a service file names, as the command line reads it by `--service`.
+
+        Args:
+            path: A TOML file with `base_url`, `key_env`, which names the environment variable of the key, the settings
+                of a `Dialect`, and a table `[headers]`, whose values may be `{env = "NAME"}`. What it leaves out is
+                read from the environment, as by the class.
+            settings: Those of the class. They override what the file says; `headers` are added to its own.
+
+        Raises:
+            InvalidInputError: The file can't be read, is no TOML, or has an unknown or invalid setting; a variable that
+                it names is not set; or a setting is invalid, as by the class.
+        """
+        from agentjobs_async._dialect.service_file import settings_in  # noqa: PLC0415 - few sessions read a file
+
+        found = settings_in(path, settings)
+        del settings  # as in the constructor
+        if isinstance(found, InvalidInputError):
+            raise found
+        try:
+            return cls(**found)
+        finally:
+            del found
 
     async def create_job(
         self,
@@ -136,12 +173,15 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
         before_send: Callable[[], bool] | None = None,
         label: str | None = None,
         on_cancel: OnCancel = "abandon",
+        extra: Mapping[str, Any] | None = None,
+        idempotency_key: str | None = None,
     ) -> AgentJob:
         """Start at most one agent, whatever the network does, and return its job.
 
-        A create of which no byte was sent, or which the server refused with 429 or one of `create_refusals`, is
-        repeated until `timeout`; a create whose outcome is unknown is never repeated. Cancelling leaves at once, and
-        does not stop an agent that was started; the create is cut, unless `on_cancel` is `"finish"`.
+        A create of which no byte was sent, or which the server refused with 429 or one of the dialect's
+        `create_refusals`, is repeated until `timeout`; a create whose outcome is unknown is never repeated, unless the
+        dialect has an `idempotency_header`: then it is, with the same key, and only a job settles it. Cancelling leaves
+        at once, and does not stop an agent that was started; the create is cut, unless `on_cancel` is `"finish"`.
 
         Args:
             prompt: What the agent is to do: text with more than white space. It is sent unchanged.
@@ -158,10 +198,14 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
                 `JobCreated` or `CreateFailed`, and `drain` waits for it. For handlers whose client may disconnect. If
                 its caller no longer gets the job, a warning names its token; where the answer came together with the
                 cancellation, so does a note of the `CancelledError`, and hooks get a `WaitEnded`.
+            extra: More fields of the create's object: JSON of up to 16 KiB. Where they go, the dialect's `body` says.
+            idempotency_key: The key under which the create is sent, where the dialect has an `idempotency_header`: 1 to
+                255 characters of visible ASCII. A create with the key of an earlier one gets the job of that one, as
+                long as the service remembers it. `None` makes a new one.
 
         Raises:
-            InvalidInputError: An argument is invalid; nothing was sent.
-            NotSentError: No connection could be made in time; nothing was sent.
+            InvalidInputError: An argument is invalid, or the callable `api_key` returned no key; nothing was sent.
+            NotSentError: No connection could be made in time, or the callable `api_key` raised; nothing was sent.
             RateLimitedError, ServerError: 429, or one of `create_refusals`, and its Retry-After exceeds
                 `policy.max_retry_after` or the time left, or `retry` is false; no agent was started.
             AuthError, NotFoundError, RejectedError: The server refused; no agent was started.
@@ -179,6 +223,7 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
                 max_retry_after=self._policy.max_retry_after,
                 before_send=before_send,
                 label=checked_label(label),
+                **self._checked_fields(extra, idempotency_key),
             )
             scheduler = self._scheduler()
         except AgentJobsError as error:
@@ -188,6 +233,52 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
         job = job_or_raise(await (run_to_end(create, self._finishing, self._on_left) if finish else create))
         scheduler.created(job.ref)
         return job
+
+    def _checked_fields(self, extra: Mapping[str, Any] | None, idempotency_key: str | None) -> dict[str, Any]:
+        """Return what a create says beside its prompt."""
+        fields: dict[str, Any] = {}
+        if extra is not None:
+            fields["extra"] = self._checked_extra(extra)
+        if self._dialect.idempotency_header is not None:
+            fields["idempotency_key"] = checked_idempotency_key(idempotency_key) or uuid4().hex
+            fields["idempotency_seconds"] = self._dialect.idempotency_seconds
+        elif idempotency_key is not None:
+            raise InvalidInputError(
+                "idempotency_key needs a dialect with an idempotency_header: other services don't honour a key"
+            )
+        return fields
+
+    def _checked_extra(self, extra: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a copy of more fields of a create, which have a place in its body."""
+        return checked_extra(extra, fields=self._service.taken_fields)
+
+    async def _digest_of_create(
+        self, prompt: str, *, project_id: str | None = None, extra: Mapping[str, Any] | None = None
+    ) -> str:
+        """Return a digest of address, header name, body and API key: where it has changed, no create is repeated.
+
+        Raises:
+            AgentJobsError: As by `create_job`, before anything is sent.
+        """
+        request = CreateRequest(
+            project_of_call(project_id, self._project_id),
+            checked_prompt("prompt", prompt),
+            timeout=_MAX_CREATE_SECONDS,
+            retry=False,
+            max_retry_after=0.0,
+            **self._checked_fields(extra, None),
+        )
+        self._scheduler()
+        found = await self._service.digest_of(request)
+        if isinstance(found, AgentJobsError):
+            found.outcome = CreateOutcome.NOT_SENT
+            raise found
+        return found
+
+    @property
+    def _key_changes(self) -> int:
+        """How often a callable `api_key` has replaced the key."""
+        return self._credentials.changes
 
     def _on_left(self, result: AgentJob | Exception, cut: asyncio.CancelledError) -> None:
         """Log a job whose create went on without its caller; hooks have got its `JobCreated`."""
@@ -223,6 +314,7 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
         on_update: OnUpdate | None = None,
         label: str | None = None,
         on_cancel: OnCancel = "abandon",
+        extra: Mapping[str, Any] | None = None,
     ) -> AgentJob:
         """Create a job and wait for it, within `timeout` seconds together; the create takes at most 120 s of them.
 
@@ -234,6 +326,7 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
             label: As in `create_job`.
             on_cancel: As in `create_job`. Once the job is created, cancelling ends the wait, and a warning and a note
                 of the `CancelledError` name its token; a warning does where the session is closed meanwhile.
+            extra: As in `create_job`.
 
         Raises:
             AgentJobsError: As by `create_job` and `wait_for_job`; `outcome` is `None` if the wait raised it.
@@ -242,7 +335,7 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
         checked_timeout(timeout)
         if on_update is not None:
             checked_observer("on_update", on_update)
-        create = {"project_id": project_id, "label": label, "on_cancel": on_cancel}
+        create = {"project_id": project_id, "label": label, "on_cancel": on_cancel, "extra": extra}
         work = self._create_and_wait(prompt, timeout, on_update, create)
         return await self._hooks.run(project_id or self._project_id, label, work)
 
@@ -274,16 +367,24 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
         return self._project_id
 
     @property
+    def dialect(self) -> Dialect:
+        """The dialect of the service."""
+        return self._dialect
+
+    @property
     def service(self) -> str:
         """The service as a journal records it: its address and both path templates, the same for each spelling.
 
         It is `emulator` for the session of an `Emulator`.
         """
-        return self._service.key.mask(self._service.identity)  # a gateway may want the key in the path, too
+        return self._service.identity
 
     def mask(self, text: str) -> str:
-        """Return `text` with the key replaced by `***`, also where it is encoded: for text that you store or show."""
-        return self._service.key.mask(text)
+        """Return `text` with the key, secret headers and a proxy's password replaced by `***`, also encoded.
+
+        For text that you store or show. Of a key that changes, the last 16 are masked, and those of calls under way.
+        """
+        return self._credentials.mask(text)
 
     async def aclose(self) -> None:
         """Interrupt all calls and close all connections. Idempotent. The jobs continue remotely.
@@ -302,6 +403,7 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
         try:
             await self._end_waits(error)
             await wait_until_left(lambda: ending.waits or ending.creates or self._finishing)
+            await self._credentials.aclose()
         finally:
             await self._transport.aclose()
 
@@ -313,7 +415,8 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
         if not hasattr(self, "_hooks"):  # set last; a traceback may show a session whose argument was refused
             return "<AgentJobsSession, not made>"
         state = "closed" if self._binding.closed else "open"
-        return f"<AgentJobsSession {self._base_url} project_id={self._project_id!r} {state}>"
+        address = self._credentials.mask_keys(str(self._base_url))  # a gateway may want the key in it
+        return f"<AgentJobsSession {address} project_id={self._project_id!r} {state}>"
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a session holds sockets and a key: it is never pickled or copied; pickle job.ref instead")

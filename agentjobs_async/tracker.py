@@ -1,11 +1,12 @@
 """The tracker: many waits on one event loop, with one series of polls per job and one budget for all."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from agentjobs_async._documents import NO_STATUSES, reader_with
 from agentjobs_async._polling.reading import GetJob, GetJobReader
 from agentjobs_async._polling.waits import Waits
 from agentjobs_async.errors import SessionClosedError
-from agentjobs_async.models import AgentJob, JobRef
+from agentjobs_async.models import AgentJob, JobRef, JobStatus
 from agentjobs_async.policy import PollBudget, PollPolicy
 from agentjobs_async.telemetry.observers import Hook, hooks_of
 
@@ -24,6 +25,7 @@ class JobTracker(Waits[AgentJob | JobRef]):
         policy: When a wait polls again, and which faults end it; `None` for the defaults.
         budget: What all polls may use together; `None` for the defaults.
         hooks: Called with each event.
+        statuses: The statuses that the service's other words stand for, as of `Dialect`.
 
     Raises:
         InvalidInputError: An argument is invalid.
@@ -36,8 +38,10 @@ class JobTracker(Waits[AgentJob | JobRef]):
         policy: PollPolicy | None = None,
         budget: PollBudget | None = None,
         hooks: Sequence[Hook] = (),
+        statuses: Mapping[str, JobStatus] = NO_STATUSES,
     ) -> None:
-        super().__init__("tracker", GetJobReader(get_job), policy, budget, hooks_of(hooks))
+        reader = GetJobReader(get_job, reader_with(statuses))
+        super().__init__("tracker", reader, policy, budget, hooks_of(hooks))
 
     async def aclose(self) -> None:
         """End all waits with `SessionClosedError`. Idempotent. The jobs continue remotely.

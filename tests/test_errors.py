@@ -180,6 +180,7 @@ def test_advice_by_status() -> None:
     for status in (501, 505):
         assert "may be tried again" not in str(ServerError(status))
         assert "would refuse it again" in str(ServerError(status))
+    assert "the proxy wants a user and a password" in str(RejectedError(407))
 
 
 def test_far_wishes() -> None:

@@ -20,7 +20,7 @@ CALLABLES_OF_CONSTRUCTORS = {
 """Parameters of constructors that are callables. The list only gets shorter."""
 
 WRITTEN_FROM_OUTSIDE = {
-    "_http.create": {"error.outcome", "response.outcome", "result.outcome"},
+    "_http.create": {"error.outcome", "result.outcome"},
     "_http.responses": {"error.retry_after", "refusal.outcome"},
     "_http.transport": {
         "interrupted.__cause__",
@@ -29,17 +29,14 @@ WRITTEN_FROM_OUTSIDE = {
         "received.whole",
         "self._reads._retry_connection",
     },
-    "_polling.reading": {"error.ref", "replacement.__cause__"},
-    "batch._run.item": {
-        "item.over",
-        "item.row",
-        "item.watch",
-        "self.item.claim",
+    "_polling.reading": {"error.ref"},
+    "batch._run.item_create": {
         "self.item.failures",
         "self.item.ref",
         "self.item.row",
         "self.item.spent_seconds",
     },
+    "batch._run.item_run": {"item.over", "item.row", "item.watch"},
     "batch._run.slots": {"slot.left", "slot.taken"},
     "batch._run.tasks": {"item.phase", "running.phase"},
     "batch._database.writer": {"queue.connection", "queue.writer"},

@@ -29,6 +29,7 @@ from agentjobs_async import (
     CreateFailed,
     CreateOutcome,
     CreateOutcomeUnknownError,
+    Dialect,
     HttpTimeouts,
     InvalidInputError,
     JobCreated,
@@ -104,6 +105,9 @@ async def test_shape_of_a_create(service: aioresponses) -> None:
     assert call.kwargs["allow_redirects"] is False
 
 
+SHORT = Dialect(get_path="/jobs/{job_id}")
+
+
 async def test_shape_of_a_read(service: aioresponses) -> None:
     """A read is a GET of the path template filled in; a ref and a job bring their own project."""
 
@@ -120,8 +124,13 @@ async def test_shape_of_a_read(service: aioresponses) -> None:
         ({}, "job_1", "job_1", "/v2/agent/docs/job/job_1"),
         ({}, JobRef("other", "a/b"), "a/b", "/v2/agent/other/job/a%2Fb"),
         ({}, AgentJob("job_1", "other", "active"), "job_1", "/v2/agent/other/job/job_1"),
-        ({"get_path": "/jobs?id={job_id}&of={project_id}"}, "a&b", "a&b", "/jobs?id=a%26b&of=docs"),
-        ({"base_url": f"{SERVICE}/api/", "get_path": "/jobs/{job_id}"}, "job_1", "job_1", "/api/jobs/job_1"),
+        ({"dialect": Dialect(get_path="/jobs?id={job_id}&of={project_id}")}, "a&b", "a&b", "/jobs?id=a%26b&of=docs"),
+        (
+            {"base_url": f"{SERVICE}/api/", "dialect": Dialect(get_path="/jobs/{job_id}")},
+            "job_1",
+            "job_1",
+            "/api/jobs/job_1",
+        ),
     ]
     assert await failures_in_turn(check, *rows) == {}
 
@@ -145,22 +154,15 @@ SETTINGS: dict[str, tuple[Any, ...]] = {
     "base_url": ("", "ftp://a.example", "https://u:p@a.example", f"{SERVICE}?q", "http://a.example", 5),
     "api_key": ("", "a b", "Bearer abcdefgh", 5, b"key"),
     "project_id": ("", "..", "a\nb", "x" * 513, 5),
-    "create_path": ("", "v2", "/{job_id}", "/../x", 5),
-    "get_path": ("/job", "/{project_id}", "/{job_id}/{other}", 5),
+    "dialect": (5, Dialect, {}, "service.toml"),
     "get_job": (5, "get", {}),
     "policy": (5, PollPolicy, {}),
     "budget": (5, PollBudget),
     "timeouts": (5, 30.0, HttpTimeouts),
     "ssl": (False, True, "cert.pem"),
     "proxy": ("", "proxy", "socks5://127.0.0.1", 5),
-    "max_document_bytes": (0, -1, True, 1.5, float("nan"), "1"),
     "allow_insecure": (None, 1, "yes"),
     "user_agent": ("", " ", "a\r\nX: y", "ü", 5),
-    "create_refusals": (503, None, "503", {"503"}, [True], [499], [600], [429], [503.0], [10**9999]),
-    "statuses": (
-        *(None, ["cancelled"], {"": JobStatus.FAILED}, {5: JobStatus.FAILED}, {"cancelled": "failed"}),
-        *({"cancelled": None}, {"active": JobStatus.FAILED}, {JobStatus.FAILED: JobStatus.COMPLETED}),
-    ),
     "hooks": ([5], [None], ["print"], [asyncio.sleep], 5, print),
 }
 
@@ -436,7 +438,7 @@ STATUSES = {"cancelled": JobStatus.FAILED, "queued": JobStatus.ACTIVE, "failed":
 async def test_other_words_for_a_status(caplog: pytest.LogCaptureFixture) -> None:
     """Words of the service that the user named are one of the four, in creates and polls, and `raw` keeps them."""
     async with Scripted(job("queued"), job("queued"), job("cancelled")) as server:
-        async with server.session(statuses=STATUSES) as session:
+        async with server.session(dialect=Dialect(statuses=STATUSES)) as session:
             created = await session.create_job("Fix it")
             assert (created.status, created.raw["status"]) == (JobStatus.ACTIVE, "queued")
             ended = await session.wait_for_job(created)
@@ -456,7 +458,7 @@ async def test_other_words_in_an_own_get_job() -> None:
         return AgentJob(ref.job_id, ref.project_id, "cancelled", raw=await document(ref))
 
     for get_job in (document, job):
-        async with session_of(get_job=get_job, statuses=STATUSES) as session:
+        async with session_of(get_job=get_job, dialect=Dialect(statuses=STATUSES)) as session:
             for call in (session.get_job, session.wait_for_job):
                 found = await call("job_1")
                 assert (found.status, found.raw["status"]) == (JobStatus.FAILED, "cancelled")
@@ -476,7 +478,8 @@ async def test_error_of_an_own_get_job_is_the_same_with_other_words() -> None:
         return True
 
     for statuses in ({}, STATUSES):
-        async with session_of(get_job=get_job, statuses=statuses, policy=PollPolicy(retry=retry)) as session:
+        dialect = Dialect(statuses=statuses)
+        async with session_of(get_job=get_job, dialect=dialect, policy=PollPolicy(retry=retry)) as session:
             with pytest.raises(WaitTimeoutError):
                 await session.wait_for_job("job_1", timeout=1)
         assert errors
@@ -537,7 +540,7 @@ async def test_documents_that_are_no_job() -> None:
     async with Emulator() as emulator, emulator.session(project_id="docs") as session:
         job = await session.create_job("Fix it")
         await emulator.inject("document id=7 status=null on=get")
-        with pytest.raises(ProtocolError, match="id must be a string, not int; status must be a string, not NoneType"):
+        with pytest.raises(ProtocolError, match=r"id must be a string, not int .*; status must be a string"):
             await session.get_job(job)
 
 

@@ -8,7 +8,7 @@ import tenacity
 from attrs import evolve
 from tenacity.wait import wait_base
 
-from agentjobs_async._http.create import create_attempts
+from agentjobs_async._http.create import create_attempts, may_repeat
 from agentjobs_async._polling.wait_state import Answer
 from agentjobs_async.errors import AgentJobsError, NotSentError, NotSentReason, ServerError, TransportError
 from agentjobs_async.models import Seen
@@ -157,7 +157,7 @@ class Creates:
         self.now = 0.0
         self.tries: list[float] = []
         self._errors = list(errors)
-        self._attempts = create_attempts(lambda: self.now, deadline, 60.0)
+        self._attempts = create_attempts(lambda: self.now, deadline, lambda result: may_repeat(result, 60.0))
         self._attempts.sleep = self._sleep  # type: ignore[assignment]  # tenacity awaits it; its type says otherwise
 
     async def _sleep(self, seconds: float) -> None:

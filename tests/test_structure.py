@@ -35,32 +35,50 @@ ROOMS: dict[str, set[str]] = {
     "errors": {"_deferred", "_text"},
     "_loop": {"errors"},
     "_validation": {"_text", "errors"},
+    "_extra": {"_text", "errors"},
     "_job_json": {"_validation", "errors"},
     "models": {"_job_json", "_text", "_validation", "errors"},
-    "_documents": {"_validation", "errors", "models"},
+    "_dialect": {"_text", "_validation", "errors", "models"},
+    "_documents": {"_validation", "_dialect", "errors", "models"},
     "policy": {"_validation", "errors", "models"},
     "telemetry": {"_deferred", "_text", "_validation", "errors", "models"},
     "learning": {"_text", "_validation", "errors", "models", "policy"},
     # One exchange, and when to ask: neither imports the other.
-    "_http": {"_documents", "_loop", "_text", "_validation", "_version", "errors", "models", "telemetry"},
+    "_http": {"_documents", "_loop", "_text", "_validation", "_version", "_dialect", "errors", "models", "telemetry"},
     "_polling": {
         *("_deferred", "_documents", "_loop", "_text", "_validation", "errors", "learning", "models", "policy"),
         "telemetry",
     },
-    "tracker": {"_polling", "errors", "models", "policy", "telemetry"},
-    "session": {"_http", "_loop", "_polling", "_validation", "errors", "models", "policy", "telemetry"},
+    "tracker": {"_documents", "_polling", "errors", "models", "policy", "telemetry"},
+    "session": {
+        *("_dialect", "_extra", "_http", "_loop", "_polling", "_validation", "errors", "models"),
+        *("policy", "telemetry"),
+    },
     "": {
-        *("_http", "_polling", "_version", "errors", "learning", "models", "policy", "session", "telemetry", "tracker"),
+        *(
+            "_dialect",
+            "_http",
+            "_polling",
+            "_version",
+            "errors",
+            "learning",
+            "models",
+            "policy",
+            "session",
+            "telemetry",
+        ),
+        "tracker",
     },
     # From here on the public names, as a user imports them, and little else: `_text` cleans what is shown,
     # `_validation` checks numbers, `_loop` waits for tasks and refuses another loop, `telemetry` links traces,
     # `_polling` takes a share of the polls, `errors` has the reasons of an error and its text for a log, and `session`
     # the emulators' service.
     "batch": {
-        *("", "_extras", "_loop", "_polling", "_text", "_validation", "errors", "learning", "session", "telemetry"),
+        *("", "_extra", "_extras", "_loop", "_polling", "_text", "_validation", "errors", "learning", "session"),
+        "telemetry",
     },
     "durable": {  # a followed job is a wait
-        *("", "_extras", "_loop", "_polling", "_validation", "batch", "errors", "telemetry"),
+        *("", "_extra", "_extras", "_loop", "_polling", "_validation", "batch", "errors", "telemetry"),
     },
     "engines": {"", "_extras", "_validation", "batch"},
     "web": {"", "_loop", "_validation"},
@@ -71,7 +89,10 @@ ROOMS: dict[str, set[str]] = {
     "testing": {"", "_deferred", "_validation", "session"},
     "tracing": {"_extras", "_version", "errors", "telemetry"},
     "prometheus": {"_extras", "telemetry"},
-    "cli": {"", "_loop", "_text", "_validation", "batch", "engines", "report", "session", "testing"},
+    "cli": {
+        *("", "_dialect", "_extra", "_http", "_loop", "_text", "_validation", "batch", "engines", "report", "session"),
+        "testing",
+    },
     "__main__": {"_extras", "_loop", "cli"},
 }
 """The exact map: every room, and the rooms that it imports, all of them further up."""
@@ -116,14 +137,12 @@ WITHIN_THE_PACKAGE = {
         "JournalReason",
         "NotSentReason",
         "ProtocolReason",
-        "describe",
-        "log_description",
-        "log_text",
-        "may_pass",
+        *("caused_by", "describe", "log_description", "log_text", "may_be_under_way", "may_pass"),
+        "refuses_key",
     },
     "batch.states": {
-        *("ABANDON", "CORRECT", "CREATED", "DOUBT", "END", "GONE", "NOTE", "REJECT", "RELEASE", "RETRY", "SEND_AGAIN"),
-        "SETTLE",
+        *("ABANDON", "CORRECT", "CREATED", "CREATED_BY_KEY", "DOUBT", "END", "GONE", "NOTE", "REJECT", "RELEASE"),
+        *("RETRY", "SEND_AGAIN", "SETTLE", "UNSENT"),
     },
     "models": {"Seen", "TERMINAL", "with_label"},
     "session": {"EMULATOR"},
@@ -267,12 +286,12 @@ def test_public_names() -> None:
     assert {name for name in public if not hasattr(agentjobs_async, name)} == set()
     assert public | {"__version__"} == set(agentjobs_async.__all__)
     settled = {
-        *("AgentJob", "AgentJobsSession", "CreateOutcome", "Estimate", "Event", "GetJob", "History"),
+        *("AgentJob", "AgentJobsSession", "CreateOutcome", "Dialect", "Estimate", "Event", "GetJob", "History"),
         *("Hook", "HttpTimeouts", "JobRef", "JobSource", "JobStatus", "JobTracker", "LoggingHook"),
         *("OnCancel", "OnUpdate", "PollBudget", "PollPolicy", "RetryStrategy", "SpanHook", "TrackerStats"),
         *("WaitResult", "WaitStrategy", "wait_for_job", "wait_learned"),
         *("RunStarted", "RunEnded", "CreateStarted", "JobCreated", "CreateRetried", "CreateFailed"),
-        *("JobPolled", "JobChanged", "PollFailed", "WaitStarted", "WaitEnded"),
+        *("JobPolled", "JobChanged", "PollFailed", "WaitStarted", "WaitEnded", "KeyRequested"),
         *loaded("errors").__all__,
     }
     assert public == settled

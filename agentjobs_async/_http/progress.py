@@ -1,5 +1,6 @@
 """How far one create has come, and with that the outcome that it has if it ends now."""
 
+import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime
 from enum import Enum, auto
@@ -52,7 +53,8 @@ class Progress:
     """
 
     __slots__ = (
-        *("_before_send", "_decoder", "_project_id", "_step", "connections", "refusal", "sent_at", "status", "tries"),
+        *("_before_send", "_decoder", "_project_id", "_step", "_send_before", "connections", "refusal", "sent_at"),
+        *("status", "tries"),
     )
 
     def __init__(
@@ -66,11 +68,23 @@ class Progress:
         self.status: int | None = None
         self.refusal: AgentJobsError | None = None
         self.sent_at: datetime | None = None
+        self._send_before: float | None = None
 
     @property
     def may_have_left(self) -> bool:
         """Whether a byte of the try under way may have left this process, and what came of it is unknown."""
         return self._step not in (_Step.IDLE, _Step.CONNECTING, _Step.DECIDED)
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether the outcome of an earlier try is unknown: then only a job settles the create."""
+        return self._send_before is not None
+
+    def why_too_late(self, seconds: float = 0.0) -> str | None:
+        """Return why no other try is sent `seconds` from now; `None` if one may be sent."""
+        if self._send_before is None or asyncio.get_running_loop().time() + seconds < self._send_before:
+            return None
+        return "the service may have forgotten the idempotency key"
 
     @property
     def awaits_answer(self) -> bool:
@@ -80,7 +94,7 @@ class Progress:
     @property
     def outcome(self) -> CreateOutcome:
         """The outcome of a create that ends now, without another response."""
-        if self.may_have_left:
+        if self.may_have_left or self.in_doubt:
             return CreateOutcome.UNKNOWN
         refused = self.refusal is not None and self.refusal.outcome is CreateOutcome.REJECTED
         return CreateOutcome.REJECTED if refused else CreateOutcome.NOT_SENT
@@ -117,6 +131,9 @@ class Progress:
         """
         if self._step in (_Step.IDLE, _Step.SENDING, _Step.SENT, _Step.DECIDED):
             raise StoppedError("a create is never sent twice")
+        if (late := self.why_too_late()) is not None:  # to connect takes time, too
+            self.decided(NotSentError(f"nothing was sent: {late}", "withheld"))
+            raise StoppedError(late)
         refusal = "before_send did not allow it"
         try:
             allowed = self._before_send is None or self._before_send()
@@ -144,6 +161,10 @@ class Progress:
             result = self._decoder.create(head, self._project_id)
             if isinstance(result, AgentJobsError) and result.outcome is CreateOutcome.REJECTED:
                 self.decided(result)
+
+    def doubted(self, send_before: float) -> None:
+        """End a try whose outcome is unknown; no other one is sent from the loop time `send_before` on."""
+        self._send_before = send_before
 
     def decided(self, refusal: AgentJobsError | None = None) -> None:
         """End a try whose outcome is certain; `refusal` is the proof that no agent was started."""

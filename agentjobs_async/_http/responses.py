@@ -3,21 +3,22 @@
 The status decides; the body is read within bounds, and the key is masked in every text taken from it.
 """
 
-import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from time import time
 from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
-from agentjobs_async._documents import job_of
-from agentjobs_async._http.api_key import MASK, ApiKey
+from agentjobs_async._dialect.dialect import Dialect
+from agentjobs_async._documents import DocumentReader
+from agentjobs_async._http.credentials import Credentials
 from agentjobs_async._http.headers import coding_of, inflated, retry_after
+from agentjobs_async._http.masking import MASK
 from agentjobs_async._http.strict_json import parse
 from agentjobs_async._text import one_line
-from agentjobs_async._validation import checked_count, checked_id
+from agentjobs_async._validation import checked_id, is_web_link
 from agentjobs_async.errors import (
     AgentJobsError,
     AuthError,
@@ -31,10 +32,8 @@ from agentjobs_async.errors import (
     ResponseError,
     ServerError,
 )
-from agentjobs_async.models import AgentJob, JobRef, JobStatus, Seen
+from agentjobs_async.models import AgentJob, JobRef, JobSource, JobStatus, Seen
 
-_MOST_DOCUMENT_BYTES: Final = 1_073_741_824  # 1 GiB: a document is held in memory as a whole
-_PLAIN_JSON: Final = json.JSONEncoder(ensure_ascii=False)  # json.dumps would make one for each create
 _LARGE_BYTES: Final = 16_384  # more is not kept between two polls: 100,000 jobs still fit into memory
 _CONTAINER_BYTES: Final = 64  # of an empty object or array, once it is decoded: in a body it takes 2
 _SHOWN_BYTES: Final = 200  # of an id within a message
@@ -82,26 +81,23 @@ class Response:
         return self.status >= 300  # noqa: PLR2004 - the classes of HTTP itself
 
 
-def prompt_body(prompt: str) -> bytes:
-    """Return the body of a create: a JSON object in UTF-8 that holds the checked `prompt` unchanged."""
-    return f'{{"prompt": {_PLAIN_JSON.encode(prompt)}}}'.encode()
-
-
 @frozen
 class ResponseDecoder:
     """Reads the responses for one session.
 
     Attributes:
-        key: The key to mask where the server echoes it.
-        max_document_bytes: How long a decoded document may be.
-        create_refusals: The 5xx statuses after which a create counts as refused.
-        statuses: The statuses that the service's other words stand for.
+        credentials: What is masked where the server echoes it.
+        dialect: How the service speaks.
+        documents: Reads its documents.
     """
 
-    key: ApiKey
-    max_document_bytes: int
-    create_refusals: frozenset[int] = frozenset()
-    statuses: Mapping[str, JobStatus] = field(factory=dict)
+    credentials: Credentials
+    dialect: Dialect
+    documents: DocumentReader = field(init=False)
+
+    @documents.default
+    def _of_the_dialect(self) -> DocumentReader:
+        return DocumentReader(self.dialect)
 
     def read(self, response: Response, ref: JobRef) -> Seen | AgentJobsError:
         """Return the job that the response to a read of `ref` shows, or the error; errors are returned, not raised."""
@@ -156,22 +152,36 @@ class ResponseDecoder:
 
     def _may_have_started(self, status: int) -> bool:
         unknown = status in _UNKNOWN_CREATES or status >= 500  # noqa: PLR2004 - the class of HTTP itself
-        return unknown and status not in self.create_refusals
+        return unknown and status not in self.dialect.create_refusals
 
     def _job(self, body: bytes, project_id: str) -> AgentJob:
         document = parse(body)
-        if not self.key.may_be_in(body):
-            return job_of(document, project_id, self.statuses)
-        masked = _masked(document, self.key.mask)
-        if isinstance(document, dict) and masked.get("id") != document.get("id"):
+        if not self.credentials.may_be_in(body):
+            return self.documents.job(document, project_id)
+        job = self.documents.job(document, project_id)
+        if self.credentials.mask_keys(job.id) != job.id:
             raise ProtocolError("schema", "the job's id holds the API key")
-        return job_of(masked, project_id, self.statuses)
+        return self._masked(job)
+
+    def _masked(self, job: AgentJob) -> AgentJob:
+        """Return a job with the secrets masked in all texts but its id, by which it is read, and a known status."""
+        mask = self.credentials.mask
+        source = job.source and JobSource(*(text and mask(text) for text in (job.source.repository, job.source.ref)))
+        link = job.pr_link and mask(job.pr_link)
+        return evolve(
+            job,
+            status=job.status if isinstance(job.status, JobStatus) else mask(job.status),
+            source=source,
+            model=job.model and mask(job.model),
+            pr_link=link if link and is_web_link(link) else None,
+            raw=_masked(job.raw, lambda text: text if text == job.id else mask(text)),
+        )
 
     def _decoded(self, response: Response) -> bytes:
         if not response.whole:
-            raise ProtocolError("too_large", f"more than {self.max_document_bytes} bytes")
+            raise ProtocolError("too_large", f"more than {self.dialect.max_document_bytes} bytes")
         coding = coding_of(response.headers.getall("Content-Encoding", ()))
-        return inflated(response.body, coding, self.max_document_bytes) if coding else response.body
+        return inflated(response.body, coding, self.dialect.max_document_bytes) if coding else response.body
 
     def _refusal(self, response: Response) -> ResponseError | ProtocolError:
         status, retry_after = response.status, _retry_after(response.headers)
@@ -180,14 +190,14 @@ class ResponseDecoder:
         kind = _BY_STATUS.get(status, ServerError if status >= 500 else RejectedError)  # noqa: PLR2004 - as above
         excerpt = self._redirect(response.headers) if status < 400 else self._explanation(response)  # noqa: PLR2004 - as above
         named = next((name for name in map(response.headers.get, _REQUEST_ID_NAMES) if name), None)
-        request_id = None if named is None else one_line(self.key.mask(named), _SHOWN_BYTES)
-        return kind(status, request_id, retry_after, one_line(self.key.mask(excerpt)))
+        request_id = None if named is None else one_line(self.credentials.mask(named), _SHOWN_BYTES)
+        return kind(status, request_id, retry_after, one_line(self.credentials.mask(excerpt)))
 
     def _redirect(self, headers: Headers) -> str:
         """Return a text that names the origin of a redirect's target, and no more of it: the rest may hold secrets."""
         try:
             # Mask before splitting: urlsplit makes the host lower case, and a key within it would not be found.
-            target = urlsplit(self.key.mask(headers.get("Location") or ""))
+            target = urlsplit(self.credentials.mask(headers.get("Location") or ""))
             host = f"[{target.hostname}]" if ":" in (target.hostname or "") else target.hostname
             port = "" if target.port is None else f":{target.port}"
         except ValueError:
@@ -213,7 +223,7 @@ class ResponseDecoder:
         text = body[:_EXCERPT_BYTES].decode(errors="replace").strip()
         if whole and len(body) <= _EXCERPT_BYTES:
             return text
-        masked, mask, _ = self.key.mask(text).rpartition(MASK)
+        masked, mask, _ = self.credentials.mask(text).rpartition(MASK)
         if mask:
             return f"{masked}{mask}"  # masking may have made so much shorter that the end would be shown
         if len(text) > _EXCERPT_BYTES // 8:
@@ -249,23 +259,3 @@ def _masked(value: Any, mask: Callable[[str], str]) -> Any:
     if isinstance(value, list):
         return [_masked(member, mask) for member in value]
     return value if isinstance(value, bool) or value is None or mask(str(value)) == str(value) else MASK
-
-
-def checked_document_bytes(value: object) -> int:
-    """Return `max_document_bytes`, how long a document may be.
-
-    Raises:
-        InvalidInputError: `value` is not a whole number from 1 byte to 1 GiB.
-    """
-    return checked_count("max_document_bytes", value, most=_MOST_DOCUMENT_BYTES)
-
-
-def checked_refusals(value: object) -> frozenset[int]:
-    """Return the statuses of `create_refusals`.
-
-    Raises:
-        InvalidInputError: `value` is not a collection of whole numbers from 500 to 599.
-    """
-    if not isinstance(value, Collection):
-        raise InvalidInputError(f"create_refusals must be a collection such as {{503}}, not {type(value).__name__}")
-    return frozenset(checked_count("each of create_refusals", status, least=500, most=599) for status in value)

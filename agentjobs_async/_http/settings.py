@@ -1,17 +1,16 @@
 """The settings of a session, from its arguments or from the environment, checked."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final, TypeVar
 
 from yarl import URL
 
 from agentjobs_async._http.api_key import ApiKey
+from agentjobs_async._http.credentials import KeyOf
 from agentjobs_async._http.urls import checked_base_url
-from agentjobs_async._text import one_line
 from agentjobs_async._validation import checked_flag, checked_id
 from agentjobs_async.errors import InvalidInputError
-from agentjobs_async.models import JobStatus
 
 T = TypeVar("T")
 
@@ -79,35 +78,14 @@ def project_of_call(value: str | None, default: str | None) -> str:
     return default
 
 
-def checked_key(value: str | None) -> ApiKey | InvalidInputError:
-    """Return the key, or the error that refuses it.
+def checked_key(value: str | KeyOf | None) -> ApiKey | KeyOf | InvalidInputError:
+    """Return the key, the callable that returns it, or the error that refuses it.
 
     The error's traceback is dropped: its frames have the key among their locals, which some tools show or send.
     """
+    if callable(value):
+        return value
     try:
         return _setting(value, _REQUIRED["api_key"], ApiKey)
     except InvalidInputError as error:
         return error.with_traceback(None)
-
-
-def checked_statuses(value: object) -> dict[str, JobStatus]:
-    """Return `value`, the statuses that the service's other words stand for.
-
-    Raises:
-        InvalidInputError: `value` is not a mapping of non-empty strings to a `JobStatus`, or maps one of the four
-            documented words to another status.
-    """
-    if not isinstance(value, Mapping):
-        example = "{'cancelled': JobStatus.FAILED}"
-        raise InvalidInputError(f"statuses must be a mapping such as {example}, not {type(value).__name__}")
-    return dict(_checked_status(word, status) for word, status in value.items())
-
-
-def _checked_status(word: object, status: object) -> tuple[str, JobStatus]:
-    if not isinstance(word, str) or not word:
-        raise InvalidInputError(f"statuses must have words of the service as its keys, not {one_line(repr(word), 60)}")
-    if not isinstance(status, JobStatus):
-        raise InvalidInputError(f"statuses must have a JobStatus for {one_line(word, 60)}, not {type(status).__name__}")
-    if word in list(JobStatus) and word != status:
-        raise InvalidInputError(f"statuses must not change what {word} means: the service documents it")
-    return str(word), status

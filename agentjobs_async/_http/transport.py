@@ -7,9 +7,11 @@ value: aiohttp's exceptions, and the frames that they came through, hold the req
 import asyncio
 import errno
 import re
+from collections.abc import Mapping
 from contextlib import suppress
+from http import HTTPStatus
 from math import inf
-from ssl import SSLContext
+from ssl import SSLCertVerificationError, SSLContext
 from typing import Any, Final
 
 import aiohttp
@@ -19,7 +21,9 @@ from yarl import URL
 
 from agentjobs_async._http.api_key import ApiKey
 from agentjobs_async._http.connections import Pool, Resolver, UnansweredError, alert_of, create_under_way, send_once
+from agentjobs_async._http.credentials import Credentials
 from agentjobs_async._http.progress import Progress
+from agentjobs_async._http.proxy import Proxy
 from agentjobs_async._http.responses import Response
 from agentjobs_async._loop.cancel_scope import wait_until_left
 from agentjobs_async._text import limit, one_line
@@ -51,6 +55,9 @@ class HttpTimeouts:
     request: float = field(default=30.0, validator=validator(checked_seconds))
 
 
+OF_A_BODY: Final = {"Content-Type": "application/json"}
+"""The header fields of a request that has a body."""
+
 _SHOWN_BYTES: Final = 300  # of a foreign error's text
 _QUOTED: Final = re.compile(r"[\s:]+b?['\"].*", re.DOTALL)
 """What a message of aiohttp quotes of a response: cut by aiohttp, and so with a part of a key that can't be masked."""
@@ -60,8 +67,18 @@ _LEAST_SECONDS: Final = 0.001  # of a time limit: to aiohttp, 0 is none
 # create would lose the job's id.
 _MOST_FIELD_BYTES: Final = 65_792  # of a header field of the response, name and value
 _MOST_FIELDS: Final = 256
+_FailedConnection = aiohttp.ClientConnectorError | aiohttp.ClientConnectorCertificateError
+_NO_AUTHORITY: Final = frozenset({2, 18, 19, 20, 21})
+"""OpenSSL's codes (X509_V_ERR_*) of certificates without a trusted authority: of an unknown issuer, self-signed."""
+_TRUST: Final = "trust its authority by SSL_CERT_FILE or the session's ssl= (at the command line, by --ca-file)"
 _LOSING_ITERATIONS: Final = 4  # of the loop, from the closing of a transport to the call of `connection_lost`
+_NO_HEADERS: Final[Mapping[str, str]] = {}
 _EXPLANATION_SECONDS: Final = 1.0  # for the body of an error, whose head has said what it is
+
+
+def usual_headers(user_agent: str) -> dict[str, str]:
+    """Return the header fields of every request, which the user's own ones may replace."""
+    return {"Accept": "application/json", "Accept-Encoding": "gzip, deflate", "User-Agent": user_agent}
 
 
 class Transport:
@@ -69,26 +86,27 @@ class Transport:
 
     def __init__(
         self,
-        key: ApiKey,
+        credentials: Credentials,
         timeouts: HttpTimeouts | None,
         ssl: SSLContext | None,
-        proxy: URL | None,
+        proxy: Proxy,
         user_agent: str,
         max_document_bytes: int,
     ) -> None:
         timeouts = checked_instance("timeouts", timeouts, HttpTimeouts) or HttpTimeouts()
-        self._key = key
+        self._credentials = credentials
         self._max_document_bytes = max_document_bytes
         self.read_seconds = timeouts.request  # that a read may take at most
         self._read_timeout = aiohttp.ClientTimeout(total=timeouts.request, connect=timeouts.connect, ceil_threshold=inf)
         self._create_timeout = aiohttp.ClientTimeout(connect=timeouts.connect, ceil_threshold=inf)
-        self._options: dict[str, Any] = {"allow_redirects": False, "proxy": proxy}
+        self._proxy = proxy
+        self._options: dict[str, Any] = {"allow_redirects": False, "proxy": proxy.url}
         if checked_instance("ssl", ssl, SSLContext) is not None:
             self._options["ssl"] = ssl
         self._read_options = dict(self._options)
         self._options |= {"max_field_size": _MOST_FIELD_BYTES, "max_line_size": _MOST_FIELD_BYTES}
         self._options["max_headers"] = _MOST_FIELDS
-        self._headers = {"Accept": "application/json", "Accept-Encoding": "gzip, deflate", "User-Agent": user_agent}
+        self._headers = usual_headers(user_agent)
         self._reads: aiohttp.ClientSession
         self._fresh: aiohttp.ClientSession
         self._opened: dict[aiohttp.ClientSession, Pool] = {}
@@ -124,8 +142,8 @@ class Transport:
         self._opened[client] = pool
         return client
 
-    async def read(self, url: URL, *, repeats: bool = False) -> Response | AgentJobsError:
-        """Return the response to one GET, or the error of the exchange.
+    async def read(self, url: URL, key: ApiKey, *, repeats: bool = False) -> Response | AgentJobsError:
+        """Return the response to one GET under a key, or the error of the exchange.
 
         With `repeats` it is sent once more, on a fresh connection and within the same time, where a reused connection
         broke before a byte of the answer.
@@ -136,7 +154,11 @@ class Transport:
             try:
                 return await self._received(
                     await client.get(
-                        url, headers={"Authorization": self._key.authorization()}, timeout=timeout, **options
+                        url,
+                        headers=self._credentials.headers(key, **self._proxy.request_headers()),
+                        proxy_headers=self._proxy.tunnel_headers() if self._proxy.url is not None else None,
+                        timeout=timeout,
+                        **options,
                     )
                 )
             except asyncio.CancelledError as error:
@@ -153,8 +175,13 @@ class Transport:
         left = max(deadline - asyncio.get_running_loop().time(), _LEAST_SECONDS)
         return aiohttp.ClientTimeout(total=left, connect=self._read_timeout.connect, ceil_threshold=inf)
 
-    async def create(self, url: URL, body: bytes, progress: Progress) -> Response | AgentJobsError:
-        """Return the response to one POST of JSON over a fresh connection, or the error; the caller bounds its time."""
+    async def create(
+        self, url: URL, body: bytes, progress: Progress, key: ApiKey, headers: Mapping[str, str] = _NO_HEADERS
+    ) -> Response | AgentJobsError:
+        """Return the response to one POST of JSON over a fresh connection, or the error; the caller bounds its time.
+
+        `headers` are further fields of this one request.
+        """
         progress.start_try()
         token = create_under_way.set(progress)
         try:
@@ -162,7 +189,8 @@ class Transport:
                 await self._fresh.post(
                     url,
                     data=_Body(body, progress),
-                    headers={"Authorization": self._key.authorization(), "Content-Type": "application/json"},
+                    headers=self._credentials.headers(key, **OF_A_BODY, **headers, **self._proxy.request_headers()),
+                    proxy_headers=self._proxy.tunnel_headers(),
                     timeout=self._create_timeout,
                     **self._options,
                 ),
@@ -199,23 +227,41 @@ class Transport:
     def _fault(self, error: Exception, url: URL, progress: Progress | None = None) -> AgentJobsError:
         alert = _refused_certificate(error)
         description = self._description(error) if alert is None else _CERTIFICATE_ALERTS[alert]
-        text = one_line(self._key.mask(description), _SHOWN_BYTES)
+        text = one_line(self._credentials.mask(description), _SHOWN_BYTES)
         reason = _not_sent_reason(error)
         # Of a create, the steps decide, not the error: that of a second connection says nothing of the first one.
         nothing_left = reason is not None if progress is None else not progress.may_have_left
         if alert is not None and (progress is None or progress.connections <= 1):
             nothing_left = True  # the request was sent, but the server ended the handshake, and read nothing of it
         if nothing_left:
-            target = "" if reason == "refused" else f" to {url.host}"  # the text has it, or the proxy's
+            target = "" if reason == "refused" else f" to {self._target(error, url)}"
             return NotSentError(f"nothing was sent{target}: {text}", reason or "connect")
         if isinstance(error, aiohttp.ClientResponseError | HttpProcessingError):
             return ProtocolError("http", text)
         if _broke_unanswered(error, reused=False):
             text += " before any answer; TLS is a likely cause: a client certificate that the server refuses, or misses"
-        return TransportError(f"the exchange broke: {text}")
+        return TransportError(f"the exchange{self._through} broke: {text}")
+
+    @property
+    def _through(self) -> str:
+        return f" through the proxy {self._proxy.name}" if self._proxy.name else ""
+
+    def _is_of_proxy(self, error: Exception) -> bool:
+        """Return whether no connection to the proxy could be made."""
+        if self._proxy.url is None or not isinstance(error, _FailedConnection):
+            return False
+        return (error.host, error.port) == (self._proxy.url.raw_host, self._proxy.url.port)
+
+    def _target(self, error: Exception, url: URL) -> str:
+        """Return what could not be connected to."""
+        if self._is_of_proxy(error):
+            return f"the proxy {self._proxy.name}"
+        return f"{url.host}{'' if isinstance(error, aiohttp.ClientHttpProxyError) else self._through}"
 
     def _description(self, error: Exception) -> str:
         """Return what happened as text, without what aiohttp knows of the request."""
+        if isinstance(error, aiohttp.ClientHttpProxyError | _FailedConnection):
+            return self._failed_connection(error)
         cause = error.__cause__ if isinstance(error, aiohttp.ClientError) and error.__cause__ is not None else error
         if isinstance(cause, aiohttp.ClientResponseError | HttpProcessingError):
             return f"broken HTTP: {_QUOTED.sub('', cause.message)}"
@@ -225,9 +271,25 @@ class Transport:
             return f"no connection within {limit(self._read_timeout.connect or 0.0)} (timeouts.connect)"
         if isinstance(error, TimeoutError):
             return f"no whole answer within {limit(self._read_timeout.total or 0.0)} (timeouts.request)"
-        if isinstance(error, aiohttp.ClientConnectorError) and error.errno == errno.ECONNREFUSED:
-            return f"port {error.port} of {error.host} refused the connection"
         return str(cause) or type(cause).__name__
+
+    def _failed_connection(self, error: aiohttp.ClientHttpProxyError | _FailedConnection) -> str:
+        if isinstance(error, aiohttp.ClientHttpProxyError):
+            return self._refusal_of_proxy(error.status)
+        if isinstance(error, aiohttp.ClientConnectorError) and error.errno == errno.ECONNREFUSED:
+            port = f"port {error.port} of {error.host}"
+            return f"{f'the proxy {self._proxy.name}' if self._is_of_proxy(error) else port} refused the connection"
+        cause = error.__cause__ or error
+        if isinstance(cause, SSLCertVerificationError) and cause.verify_code in _NO_AUTHORITY:
+            return f"{cause}: {_TRUST}"
+        return str(cause) or type(cause).__name__
+
+    def _refusal_of_proxy(self, status: int) -> str:
+        """Return how the proxy refused a tunnel, without its own words, which may echo the password."""
+        if status != HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
+            return f"the proxy {self._proxy.name} refused to connect, with status {status}"
+        defect = "it refuses the user and password" if self._proxy.has_credentials else "it wants a user and a password"
+        return f"the proxy {self._proxy.name} answered with status {status}: {defect} in its address"
 
     def abandon(self, loop: asyncio.AbstractEventLoop) -> None:
         """Abort all connections of a transport that is deleted without `aclose`, from whichever thread deletes it.
@@ -335,6 +397,8 @@ def _not_sent_reason(error: Exception) -> NotSentReason | None:
         return "certificate"
     if isinstance(error, aiohttp.ClientConnectorError) and error.errno == errno.ECONNREFUSED:
         return "refused"
+    if isinstance(error, aiohttp.ClientHttpProxyError) and error.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        return "connect"  # the proxy could not reach the server, which may pass
     return next((reason for kind, reason in _NOT_SENT if isinstance(error, kind)), None)
 
 

@@ -5,12 +5,12 @@ from typing import Protocol, TypeVar
 
 from attrs import evolve
 
-from agentjobs_async._documents import job_of
+from agentjobs_async._documents import DocumentReader
 from agentjobs_async._polling.wait_state import Answer
 from agentjobs_async._text import shown_name
 from agentjobs_async._validation import has_surrogates
-from agentjobs_async.errors import AgentJobsError, InvalidInputError, ProtocolError
-from agentjobs_async.models import AgentJob, JobRef, JobStatus, Seen, with_label
+from agentjobs_async.errors import AgentJobsError, InvalidInputError, ProtocolError, caused_by
+from agentjobs_async.models import AgentJob, JobRef, Seen, with_label
 
 GetJob = Callable[[JobRef], Awaitable[AgentJob | Mapping[str, object]]]
 """Reads a job: an async callable that returns an `AgentJob`, or the service's document as a mapping."""
@@ -51,21 +51,21 @@ class GetJobReader:
 
     Args:
         get_job: An async callable; what it returns when it is called must be awaitable.
-        statuses: The statuses that the service's other words stand for.
+        documents: Reads what `get_job` returns as a mapping.
 
     Raises:
         InvalidInputError: `get_job` is not callable.
     """
 
-    __slots__ = ("_get_job", "_statuses")
+    __slots__ = ("_documents", "_get_job")
 
     longest_poll = 30.0
 
-    def __init__(self, get_job: GetJob, statuses: Mapping[str, JobStatus] | None = None) -> None:
+    def __init__(self, get_job: GetJob, documents: DocumentReader) -> None:
         if not callable(get_job):
             raise InvalidInputError(f"get_job must be an async callable, not {type(get_job).__name__}")
         self._get_job = get_job
-        self._statuses = statuses or {}
+        self._documents = documents
 
     async def answer(self, ref: JobRef, label: str | None) -> Answer:
         """Return the job that `get_job` returns, or the error that it raises or that its value means."""
@@ -105,13 +105,13 @@ class GetJobReader:
             return InvalidInputError(f"get_job returned another job, {other}: return the one that it was asked for")
         if has_surrogates((found.status, found.source, found.model, found.pr_link)):  # its `raw` is the caller's own
             return _surrogate_error()
-        status = self._statuses.get(found.status)
-        return Seen(found if status is None else evolve(found, status=status))
+        status = self._documents.status(found.status)
+        return Seen(found if status == found.status else evolve(found, status=status))
 
     def _job_described(self, found: Mapping[str, object], ref: JobRef) -> Answer:
         """Return the job of a document, which is judged as a server's."""
         try:
-            job = job_of(found, ref.project_id, self._statuses)
+            job = self._documents.job(found, ref.project_id)
         except ProtocolError as error:
             return error.with_traceback(None)
         if has_surrogates(found):
@@ -141,9 +141,7 @@ def as_runtime_error(error: BaseException, kind: type[BaseException], message: s
     """
     if not isinstance(error, kind):
         return error
-    replacement = RuntimeError(message)
-    replacement.__cause__ = error
-    return replacement
+    return caused_by(RuntimeError(message), error)
 
 
 def job_or_raise(result: AgentJob | Exception, ref: JobRef | None = None) -> AgentJob:

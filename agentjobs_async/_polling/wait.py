@@ -1,7 +1,9 @@
 """One wait, in the caller's task: poll, decide, sleep, until the job has ended or the time has run out."""
 
 import asyncio
+from collections.abc import Mapping
 
+from agentjobs_async._documents import NO_STATUSES, reader_with
 from agentjobs_async._loop.backoff import Backoff
 from agentjobs_async._loop.cancel_scope import CancelScope
 from agentjobs_async._loop.loop_binding import running_loop
@@ -28,6 +30,7 @@ async def wait_for_job(
     policy: PollPolicy | None = None,
     timeout: float | None = 1800.0,  # noqa: ASYNC109 - a public signature; the deadline also paces the last poll
     on_update: OnUpdate | None = None,
+    statuses: Mapping[str, JobStatus] = NO_STATUSES,
 ) -> AgentJob:
     """Return the job once it is completed, archived or failed. `failed` is a result, not an exception.
 
@@ -42,6 +45,7 @@ async def wait_for_job(
         timeout: Seconds above 0; `None` waits for ever.
         on_update: A plain function, called with the job at first sight and at each change (of what is not only in
             `raw`), the last included. The first error that it raises is logged; none ends the wait.
+        statuses: The statuses that the service's other words stand for, as of `Dialect`.
 
     Raises:
         InvalidInputError: An argument is invalid, before any poll; `policy.wait` returned an invalid delay; or
@@ -57,7 +61,7 @@ async def wait_for_job(
     """
     loop = running_loop("wait_for_job")
     wait = _Wait(job, checked_policy(policy), timeout, on_update)
-    reader = GetJobReader(get_job)
+    reader = GetJobReader(get_job, reader_with(statuses))
     answer: Answer | None = None
     result: AgentJob | Exception | None = wait.begin()
     with CancelScope(wait.deadline) as scope:

@@ -8,6 +8,7 @@ from uuid import uuid4
 from attrs import evolve, frozen
 
 from agentjobs_async import InvalidInputError
+from agentjobs_async._extra import extra_text
 from agentjobs_async._validation import checked_instance
 from agentjobs_async.batch._store.measures import last_number
 from agentjobs_async.batch._store.queries import Query, as_found
@@ -137,8 +138,13 @@ def _apart(items: Iterable[BatchItem]) -> tuple[dict[str, BatchItem], list[Batch
 
 def _difference(item: BatchItem, row: JournalRow, project_id: str | None) -> InvalidInputError | None:
     """Return the error of an item whose key is that of another one. `Store.plan` goes by the same rule."""
-    what = "prompt" if item.prompt != row.prompt else "project"
-    if (item.prompt, item.project_id or project_id) == (row.prompt, row.project_id):
+    same = {
+        "prompt": item.prompt == row.prompt,
+        "project": (item.project_id or project_id) == row.project_id,
+        "extra": extra_text(item.extra) == extra_text(row.extra),
+    }
+    what = next((name for name, is_same in same.items() if not is_same), None)
+    if what is None:
         return None
     advice = "use another key or another journal"
     return InvalidInputError(f"the key {item.key!r:.200} is that of another {what} in the journal: {advice}")

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from agentjobs_async import AgentJobsSession, InvalidInputError
+from agentjobs_async import AgentJobsSession, Dialect, InvalidInputError
 from agentjobs_async._text import one_line
 from agentjobs_async._validation import is_loopback
 from agentjobs_async.session import EMULATOR
@@ -12,6 +12,7 @@ if TYPE_CHECKING:  # a command that uses no journal loads no database
     from agentjobs_async.batch._store.opened import Opened
     from agentjobs_async.batch._store.store import Store
 
+_USUAL_PATHS: Final = f"{Dialect().create_path} {Dialect().get_path}"
 _MASKED: Final = "***"  # what `AgentJobsSession.mask` leaves of a key
 
 
@@ -53,12 +54,17 @@ async def settle_service(
 
 
 def options_to(service: str | None) -> list[str]:
-    """Return the options that lead a command to a recorded service; none without one, or where its key is masked."""
+    """Return the options that lead a command to a recorded service; none without one, or where its key is masked.
+
+    A service with other paths than the usual one has a service file, whose place is not known: FILE stands for it.
+    """
     if service is None:
         return []
     if service == EMULATOR:
         return ["--emulator"]
-    address = _address_of(service)
+    address, _, paths = service.partition(" ")
+    if paths != _USUAL_PATHS:
+        return ["--service", "FILE"]
     if _MASKED in address:
         return []  # it holds the key
     url = urlsplit(address)

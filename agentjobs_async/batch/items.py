@@ -9,6 +9,7 @@ from typing import Any, Final
 from attrs import field, frozen
 
 from agentjobs_async import InvalidInputError
+from agentjobs_async._extra import checked_extra
 from agentjobs_async._validation import checked_id, checked_name, checked_prompt
 
 __all__ = [
@@ -19,8 +20,8 @@ __all__ = [
     "checked_item",
     "checked_key",
     "checked_keys",
-    "context_of",
     "context_text",
+    "object_of",
 ]
 
 _LONGEST_CONTEXT_BYTES: Final = 16_384  # a row of a table; 100,000 items may have one
@@ -37,12 +38,15 @@ class BatchItem:
         project_id: `None` takes that of `Journal.add` or of the session, which the row of the item then names.
         context: A JSON object of your own, of up to 16 KiB, which comes back with the item's row and result; `None` for
             none. An item whose key has a row keeps the context of that row.
+        extra: More fields of the create's JSON object, such as `{"branch": "main"}`: a JSON object of up to 16 KiB;
+            `None`, as an empty one, for none. The journal keeps it; with another extra, it is another item.
     """
 
     key: str
     prompt: str = field(repr=False)
     project_id: str | None = None
     context: dict[str, Any] | None = field(default=None, repr=False, hash=False)
+    extra: dict[str, Any] | None = field(default=None, repr=False, hash=False)
 
 
 class Outcome(StrEnum):
@@ -84,8 +88,8 @@ def checked_item(item: object) -> BatchItem:
     """Return `item` when it can be sent.
 
     Raises:
-        InvalidInputError: It is no `BatchItem`, or its key, prompt or project can't be sent, or its context can't be
-            stored, and why.
+        InvalidInputError: It is no `BatchItem`, or its key, prompt, project or extra can't be sent, or its context
+            can't be stored, and why.
     """
     if not isinstance(item, BatchItem):
         raise InvalidInputError(f"items must be BatchItems, such as BatchItem(key, prompt), not {type(item).__name__}")
@@ -95,6 +99,8 @@ def checked_item(item: object) -> BatchItem:
         checked_id("project_id", item.project_id)
     if item.context is not None:
         _check_context(item.context)
+    if item.extra is not None:
+        _check_extra(item.extra)
     return item
 
 
@@ -135,12 +141,18 @@ def _check_context(context: object) -> None:
         raise InvalidInputError(f"context must have at most {_LONGEST_CONTEXT_BYTES} bytes as JSON, not {size}")
 
 
+def _check_extra(extra: object) -> None:
+    if not isinstance(extra, dict):
+        raise InvalidInputError(f"extra must be a dict, as of a JSON object, not {type(extra).__name__}")
+    checked_extra(extra)  # which fields the create has already is known where it is sent
+
+
 def context_text(context: dict[str, Any] | None) -> str | None:
     """Return a context as the journal stores it: JSON without spaces; `None` without one."""
     return None if context is None else json.dumps(context, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
-def context_of(text: str | None) -> dict[str, Any] | None:
-    """Return a new dict of what `context_text` returned."""
-    context: dict[str, Any] | None = None if text is None else json.loads(text)
-    return context
+def object_of(text: str | None) -> dict[str, Any]:
+    """Return a new dict of the text of a context or an extra; an empty one without a text."""
+    found: dict[str, Any] = {} if text is None else json.loads(text)
+    return found

@@ -144,7 +144,7 @@ class Journal:
         """Plan items, so that a later run needs none; one that is there already stays as it is.
 
         Return the items that are invalid, each with the reason: an item can't be sent or has no project, its key is
-        that of another prompt or project in the journal, or `items` has given its key before.
+        that of another prompt, project or extra in the journal, or `items` has given its key before.
 
         Args:
             items: The items.

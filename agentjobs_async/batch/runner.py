@@ -12,7 +12,7 @@ from attrs import field, frozen
 from agentjobs_async import AgentJobsError, AgentJobsSession, InvalidInputError, JournalError
 from agentjobs_async._validation import MAX_COUNT, checked_count, checked_flag
 from agentjobs_async.batch._run.context import Phase, RunningItem
-from agentjobs_async.batch._run.item import run_item
+from agentjobs_async.batch._run.item_run import run_item
 from agentjobs_async.batch._run.kinds import BATCH
 from agentjobs_async.batch._run.late_jobs import LateJobs
 from agentjobs_async.batch._run.source import Items

@@ -72,8 +72,9 @@ class Move:
         origins: The states from which it may begin.
         targets: The states to which it may lead: one, but for the end of a job.
         matches: The columns that must have the values which its caller gives: a claim proves whose create was answered,
-            a job whose end was seen, the number of tries which one a person has looked at. `settled` is no column: a
-            person must have named its job.
+            a job whose end was seen, the number of tries which one a person has looked at. Three are no columns:
+            `settled`, where a person must have named its job; `sent_once` and `repeated`, which say whether the claim
+            is that of the first POST of a create, or of a repetition.
         times: The columns that get the present time, besides those that each change sets.
         clears: The columns that are emptied.
         begins_try: Whether a new try begins. What the row was is kept as an earlier one then.
@@ -103,33 +104,64 @@ def _move(name: str, origins: str, targets: str, *, begins_try: bool = False, **
 
 _SENT: Final = "claim sent_at counted_at"
 """What only a row has whose create may have left."""
+_KEY: Final = "idempotency_key first_sent_at digest"
+"""What a create has that may be repeated."""
 _TRY: Final = (
-    f"{_SENT} job_id pr_link error refusal traceparent owner created_at settled_at seen_at ended_at told_at"
-    " idempotency_key first_sent_at digest"
+    f"{_SENT} job_id pr_link error refusal traceparent owner created_at settled_at seen_at ended_at told_at {_KEY}"
 )
 """What belongs to one try of an item."""
 
 CLAIM: Final = _move("claim", "planned", "sending", times="sent_at counted_at", clears="error")
-"""Its create may leave from now on. The database itself decides it, together with the limits of all owners."""
-RELEASE: Final = _move("release", "sending unknown", "planned", matches="claim", clears=f"{_SENT} owner told_at")
-"""Nothing was sent, or the service answered that nothing was done."""
+"""Its create may leave from now on. The database itself decides it, together with the limits of all owners.
+
+The key of a create that may be repeated is the claim of its first POST.
+"""
+REPEAT: Final = _move(
+    "repeat", "unknown", "sending", matches="idempotency_key digest owner", times="sent_at counted_at", clears="told_at"
+)
+"""Its create may leave once more, with the same key. The database decides it as a claim, and whether it is in time."""
+UNSENT: Final = _move("not repeated", "sending", "unknown", matches="claim repeated", clears="counted_at owner")
+"""Nothing was sent by a repetition: its create stays in doubt."""
+RELEASE: Final = _move(
+    "release", "sending unknown", "planned", matches="claim sent_once", clears=f"{_SENT} owner told_at {_KEY}"
+)
+"""Nothing was sent, or the service answered that nothing was done. Of a create that was repeated, neither proves it."""
 CREATED: Final = _move(
     "created",
     "sending unknown",
     "active",
     matches="claim",
     times="counted_at created_at seen_at",
-    clears="error told_at",
+    clears="error refusal told_at",
 )
 """Its create was answered with a job, even where another owner had counted the sender as dead meanwhile."""
-REJECT: Final = _move(
-    "reject", "sending unknown", "rejected", matches="claim", times="counted_at ended_at", clears="owner told_at"
+CREATED_BY_KEY: Final = _move(
+    "created by another POST",
+    "sending unknown",
+    "active",
+    matches="idempotency_key",
+    times="counted_at created_at seen_at",
+    clears="error refusal told_at",
 )
-"""The service refused its create for good."""
+"""Another POST with the same key was answered with a job: whichever it is, that is the job of its create."""
+REJECT: Final = _move(
+    "reject",
+    "sending unknown",
+    "rejected",
+    matches="claim sent_once",
+    times="counted_at ended_at",
+    clears="owner told_at",
+)
+"""The service refused its create for good. Where it was repeated, an earlier POST may have started an agent."""
 DOUBT: Final = _move("doubt", "sending", "unknown", matches="claim", times="counted_at", clears="owner")
 """Its create may have started an agent, or its sender is gone."""
 SETTLE: Final = _move(
-    "settle", "unknown", "active", matches="tries", times="created_at settled_at", clears="error seen_at owner told_at"
+    "settle",
+    "unknown",
+    "active",
+    matches="tries",
+    times="created_at settled_at",
+    clears="error refusal seen_at owner told_at",
 )
 """A person has found its job."""
 CORRECT: Final = _move(
@@ -150,7 +182,7 @@ ABANDON: Final = _move(
     "abandoned",
     matches="state tries job_id",
     times="ended_at",
-    clears="owner told_at",
+    clears="owner refusal told_at",
 )
 """A person withdrew it before it was sent, or gave it up."""
 SEND_AGAIN: Final = _move(
@@ -169,7 +201,7 @@ RETRY: Final = _move(
 """It is tried once more."""
 
 MOVES: Final = (
-    *(CLAIM, RELEASE, CREATED, REJECT, DOUBT, SETTLE, CORRECT),
+    *(CLAIM, REPEAT, UNSENT, RELEASE, CREATED, CREATED_BY_KEY, REJECT, DOUBT, SETTLE, CORRECT),
     *(NOTE, END, GONE, ABANDON, SEND_AGAIN, RETRY),
 )
 """Every move that a row may make. What has ended moves by a person's word alone, and is kept then as an earlier try."""

@@ -9,9 +9,10 @@ from typing import Final, Self
 from agentjobs_async import AgentJobsSession, InvalidInputError, JournalError
 from agentjobs_async._validation import checked_flag
 from agentjobs_async.batch._run.context import Phase, RunningItem
-from agentjobs_async.batch._run.item import run_item
+from agentjobs_async.batch._run.item_run import run_item
 from agentjobs_async.batch._run.kinds import WORKER
 from agentjobs_async.batch._run.late_jobs import LateJobs
+from agentjobs_async.batch._run.repeats import rows_to_repeat
 from agentjobs_async.batch._run.tasks import GRACE_SECONDS, ItemTasks, check_session_and_journal, noted_on, open_run
 from agentjobs_async.batch._store.measures import planned_projects
 from agentjobs_async.batch._store.owning import doubt_dead, free_dead, settle_claims, take
@@ -136,10 +137,11 @@ class BatchWorker:
         await free_dead(store)
         await doubt_dead(store, owner, followed=False)
         planned = await store.select(Query(keys=keys, states={State.PLANNED}, has_follower=False, size=None))
+        to_repeat = await rows_to_repeat(item_tasks.context, Query(keys=keys, has_follower=False))
         taken = await take(store, Query(keys=keys, has_follower=False, size=None), owner)
         # No await from here on: of two sets with one key, one begins its item.
         under_way = {item.row.number for item in item_tasks.under_way()}
-        left = [row for row in taken if row.number not in under_way]
+        left = [row for row in (*taken, *to_repeat) if row.number not in under_way]
         begun = [item_tasks.begin(row, self._run) for row in (*left, *planned)]
         try:
             if begun:
@@ -156,6 +158,9 @@ class BatchWorker:
             item_tasks.advance(Phase.NO_CREATES)
             raise refusal
         unended = await store.select(Query(keys=keys, states=OPEN, size=None))
+        elsewhere = Query(keys=keys, states={State.UNKNOWN}, owned_by_others_than=owner, size=None)
+        unended += await store.select(elsewhere)  # another owner is going to repeat them
+        unended += await rows_to_repeat(item_tasks.context, Query(keys=keys, has_follower=False))
         return tuple(row.key for row in unended)
 
     async def _session_ended(self) -> Exception:

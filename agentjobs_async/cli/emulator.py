@@ -1,15 +1,19 @@
 """The command `emulator`: an emulator of the service on a port of its own."""
 
 import os
+import shlex
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 
 import click
 
-from agentjobs_async import InvalidInputError
-from agentjobs_async.cli._input.options import COUNT, SHARE, FiniteNumber, Read, WholeNumber
+from agentjobs_async import Dialect, InvalidInputError
+from agentjobs_async._dialect.service_file import ServiceFile, read_service_file
+from agentjobs_async.cli._input.options import COUNT, SHARE, TEXT, FiniteNumber, Read, WholeNumber
 from agentjobs_async.cli._input.service import EMULATED_PROJECT
 from agentjobs_async.cli._output.logs import LogLines
 from agentjobs_async.cli._output.outcomes import ExitCode
+from agentjobs_async.cli._output.screen import Screen
 from agentjobs_async.cli.help import command
 from agentjobs_async.cli.process import Context, run_action
 from agentjobs_async.testing import Emulator, FaultPlan, RandomScripts, RateLimit
@@ -64,6 +68,7 @@ def _plan_of(text: str) -> FaultPlan:
     type=COUNT,
     help="Refuse with a 429 what is polled beyond N times in any second, all projects together.",
 )
+@click.option("--service", "service_file", metavar="FILE", type=TEXT, help="Serve the dialect of a service file.")
 @click.option("--quiet", is_flag=True, help="Don't show each request.")
 def emulator(
     port: int,
@@ -72,6 +77,7 @@ def emulator(
     failed: float,
     seed: int,
     polls_per_second: int | None,
+    service_file: str | None,
     *,
     quiet: bool,
 ) -> int:
@@ -82,12 +88,28 @@ def emulator(
     quota = None if polls_per_second is None else RateLimit(None, per=1.0, reads=polls_per_second)
     plan = FaultPlan.parse("ok") if fault is None else fault
     script = RandomScripts(seed=seed, failed=failed)
-    emulated = Emulator(port=port, speed=speed, script=script, rate_limit=quota, faults=plan)
-    return run_action(lambda context: _emulate(context, emulated, port, speed, quiet=quiet))
+    described = ServiceFile(Dialect()) if service_file is None else read_service_file(service_file)
+    emulated = Emulator(port=port, speed=speed, script=script, rate_limit=quota, faults=plan, dialect=described.dialect)
+
+    def lead(screen: Screen) -> None:
+        """Show how other commands get to the emulator."""
+        own_names = {} if described.key_env is None else {"AGENTJOBS_API_KEY": described.key_env}
+        if service_file is not None:
+            options = shlex.join(["--service", service_file, "--base-url", emulated.base_url])
+            screen.notice(f"It serves the dialect of that file: other commands need {options}")
+        for name, value in emulated.environment(EMULATED_PROJECT).items():
+            screen.raw_line(f"export {own_names.get(name, name)}={value}")
+
+    return run_action(lambda context: _emulate(context, emulated, port, speed, lead, quiet=quiet))
 
 
-async def _emulate(context: Context, emulated: Emulator, port: int, speed: float, *, quiet: bool) -> int:
-    """Run an emulator until a signal stops it; unless `quiet`, show each request on standard error."""
+async def _emulate(
+    context: Context, emulated: Emulator, port: int, speed: float, lead: Callable[[Screen], None], *, quiet: bool
+) -> int:
+    """Run an emulator until a signal stops it; unless `quiet`, show each request on standard error.
+
+    Once it runs, `lead` shows how other commands get to it.
+    """
     async with AsyncExitStack() as stack:
         try:
             await stack.enter_async_context(emulated)
@@ -98,8 +120,7 @@ async def _emulate(context: Context, emulated: Emulator, port: int, speed: float
                 stack.enter_context(LogLines(context.screen, "agentjobs_async.testing").shown())
             words = f"Emulator at {emulated.base_url}: jobs run {speed:g} times as fast; Ctrl-C stops it."
             context.screen.notice(words)
-            for name, value in emulated.environment(EMULATED_PROJECT).items():
-                context.screen.raw_line(f"export {name}={value}")
+            lead(context.screen)
             await context.interruption.stop_requested()
             return ExitCode.COMPLETED
     raise InvalidInputError(defect)

@@ -12,23 +12,23 @@ import click
 from agentjobs_async import InvalidInputError, JournalError
 from agentjobs_async._text import one_line
 from agentjobs_async.batch import BatchWorker, Journal, Limits, State
+from agentjobs_async.batch._store.queries import Query
+from agentjobs_async.batch._store.store import NOBODY
 from agentjobs_async.batch.states import open_in
 from agentjobs_async.cli._input.limits import changed_limits, rate_words
 from agentjobs_async.cli._input.options import (
     COUNT,
     JSON_OPTION,
     LIMITS,
-    OTHER_SERVICE,
     WholeNumber,
     input_options,
     journal_argument,
     journal_option,
     limit_options,
-    project_option,
-    service_options,
 )
 from agentjobs_async.cli._input.prompts import Prompts, show_all_invalid
 from agentjobs_async.cli._input.service import Service, check_service
+from agentjobs_async.cli._input.service_options import OTHER_SERVICE, project_option, service_options
 from agentjobs_async.cli._output.lines import ItemLines, JsonLines
 from agentjobs_async.cli._output.logs import LogLines
 from agentjobs_async.cli._output.outcomes import ExitCode, exit_code
@@ -190,10 +190,14 @@ async def _stop_at_the_end(worker: BatchWorker, stop: asyncio.Event) -> None:
 
 
 async def _ended_counts(journal: Journal) -> Mapping[State, int] | None:
-    """Return how many items ended in which state; `None` while one has not, or while the database is gone."""
+    """Return how many items ended in which state; `None` while one has not, or while the database is gone.
+
+    An unknown one has not ended while a worker is going to repeat its create.
+    """
     with suppress(JournalError):
         counts = await journal.counts()
-        if not open_in(counts):
+        repeated = Query(states={State.UNKNOWN}, owned_by_others_than=NOBODY)
+        if not open_in(counts) and not await journal.store.count(repeated):
             return counts
     return None
 

@@ -71,7 +71,7 @@ RUN_PAGE: Final = "\n".join(
 )
 """What the pages of `run` and `resume` end with."""
 WAIT_PAGE: Final = f"{_JSON_LINES.format(created='')}\n{ALL_COMPLETED}"
-_READ_FILES: Final = {"file": "the input", "key_file": "the file of the API key"}
+_READ_FILES: Final = {"file": "the input", "key_file": "the file of the API key", "service_file": "the service file"}
 """What an option names that is read."""
 
 

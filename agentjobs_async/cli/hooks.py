@@ -8,11 +8,13 @@ from attrs import evolve
 
 from agentjobs_async import (
     AgentJob,
+    AgentJobsError,
     CreateFailed,
     Event,
     JobCreated,
     JobPolled,
     JobRef,
+    KeyRequested,
     NotFoundError,
     NotSentError,
     PollFailed,
@@ -23,11 +25,13 @@ from agentjobs_async import (
     WaitEnded,
     WaitStarted,
 )
+from agentjobs_async._text import one_line
 from agentjobs_async.cli._output.outcomes import described
 from agentjobs_async.cli._output.results import Change
 
 if TYPE_CHECKING:
     from agentjobs_async.batch import ActiveItem, BatchStats, JournalRow
+    from agentjobs_async.cli._input.key_file import KeyFile
 
 _SILENCE_SECONDS = 4.0  # longer than a healthy service takes for its first answer
 _FAILURES_SHOWN = 2  # one failed poll alone is often over when it is read
@@ -245,3 +249,33 @@ class OpenJobs:
     def unrecorded(self) -> list[JobRef]:
         """The open jobs that the journal may not have."""
         return [ref for ref, recorded in self._recorded.items() if not recorded]
+
+
+class KeyNotices:
+    """A hook that shows what came of reading the key file again, one line for each time; not twice the same failure.
+
+    Args:
+        file: The key file.
+        notice: Shows a line.
+    """
+
+    def __init__(self, file: "KeyFile", notice: Callable[[str], object]) -> None:
+        self._file = file
+        self._notice = notice
+        self._last: str | None = None
+
+    def __call__(self, event: Event, /) -> None:
+        """Show a line."""
+        match event:
+            case KeyRequested(True):
+                self._show(f"The service refused the API key; {one_line(self._file.path, 200)} has another one now.")
+                self._last = None  # each change is one
+            case KeyRequested(_, None):
+                self._show(f"The service refused the API key; {one_line(self._file.path, 200)} has no other one.")
+            case KeyRequested(_, AgentJobsError() as error):
+                self._show(f"The service refused the API key; {self._file.defect or described(error)}.")
+
+    def _show(self, words: str) -> None:
+        if words != self._last:
+            self._last = words
+            self._notice(words)

@@ -3,8 +3,9 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
+from typing import Any
 
 import click
 from attrs import evolve
@@ -22,9 +23,10 @@ from agentjobs_async import (
     WaitTimeoutError,
 )
 from agentjobs_async._text import shown_status
-from agentjobs_async.cli._input.options import JSON_OPTION, service_options, timeout_option
+from agentjobs_async.cli._input.options import JSON_OPTION, extra_option, timeout_option
 from agentjobs_async.cli._input.prompts import checked_prompts
 from agentjobs_async.cli._input.service import DEFAULT_TIMEOUT, Service
+from agentjobs_async.cli._input.service_options import service_options
 from agentjobs_async.cli._output.columns import shortened
 from agentjobs_async.cli._output.hints import show_advice, show_jobs
 from agentjobs_async.cli._output.lines import JobLines, JsonLines, Lines
@@ -42,16 +44,19 @@ from agentjobs_async.cli.process import Context, run_action
     "agentjobs create 'Document the v2 endpoints'",
 )
 @click.argument("prompt")
+@extra_option
 @timeout_option(120.0, "Give up after this long, retries included.")
 @service_options()
 @JSON_OPTION
-def create(prompt: str, service: Service, timeout: float, *, as_json: bool) -> int:
+def create(prompt: str, extra: Mapping[str, Any], service: Service, timeout: float, *, as_json: bool) -> int:
     """Create a job for PROMPT and print its token project~.job, without waiting for it."""
     (checked,) = checked_prompts((prompt,), "agentjobs run --file")
-    return run_action(lambda context: _create(context, service, checked, timeout, as_json=as_json))
+    return run_action(lambda context: _create(context, service, checked, extra, timeout, as_json=as_json))
 
 
-async def _create(context: Context, service: Service, prompt: str, seconds: float, *, as_json: bool) -> int:
+async def _create(
+    context: Context, service: Service, prompt: str, extra: Mapping[str, Any], seconds: float, *, as_json: bool
+) -> int:
     words = f"No answer from {service.creating().base_url} so far; still trying."
 
     def show_silence() -> bool:
@@ -59,7 +64,7 @@ async def _create(context: Context, service: Service, prompt: str, seconds: floa
         return True
 
     async with service.session(context.screen.notice, hooks=[SilenceHook(show_silence)]) as session:
-        creating = session.create_job(prompt, timeout=seconds)
+        creating = session.create_job(prompt, timeout=seconds, extra=extra or None)
         job = await context.interruption.run_until_stop(creating, session.aclose)
     token = job.ref.to_token()
     if as_json:

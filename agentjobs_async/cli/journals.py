@@ -1,23 +1,80 @@
-"""The commands about a journal as a whole: `limits` and `move`."""
+"""The commands about a journal as a whole: `export`, `limits` and `move`."""
 
 import asyncio
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import click
 from click.core import ParameterSource
 
 from agentjobs_async import InvalidInputError
-from agentjobs_async.batch import Journal, move_journal, undo_move
+from agentjobs_async.batch import Journal, JournalRow, move_journal, undo_move
 from agentjobs_async.batch._service import options_to
 from agentjobs_async.cli._input.limits import changed_limits, limit_texts
-from agentjobs_async.cli._input.options import LIMITS, TEXT, journal_argument, limit_options
+from agentjobs_async.cli._input.options import (
+    LIMITS,
+    TEXT,
+    WRITTEN_FILE,
+    all_tries_option,
+    journal_argument,
+    limit_options,
+)
 from agentjobs_async.cli._output.columns import in_words
+from agentjobs_async.cli._output.files import whole_file
 from agentjobs_async.cli._output.hints import resume_command
 from agentjobs_async.cli._output.outcomes import ExitCode
 from agentjobs_async.cli.ending import tally
 from agentjobs_async.cli.help import command, journal_exit_codes
 from agentjobs_async.cli.process import Context, run_action
+from agentjobs_async.report.items import ColumnNames, cell_text, csv_line, document
+
+
+@command(
+    "export",
+    journal_exit_codes("it is written, whatever has ended how"),
+    "agentjobs export run.db --out results.csv",
+)
+@journal_argument("The journal; a run may be using it.", "agentjobs export FILE")
+@click.option("--out", metavar="FILE", type=WRITTEN_FILE, help="The file to write.  [default: standard output]")
+@click.option("--format", "form", type=click.Choice(["csv", "jsonl"]), help="[default: by the suffix of --out, or csv]")
+@all_tries_option
+def export(journal: str, out: str | None, form: str | None, *, all_tries: bool) -> int:
+    """Write a line for each item: its state, project, job, pull request, error, times, polls, tries, context and extra.
+
+    The context has the columns of the input that make neither key nor prompt nor --extra.
+    """
+    form = form or ("jsonl" if (out or "").endswith(".jsonl") else "csv")
+    return run_action(lambda context: _export(context, journal, form, out, all_tries=all_tries))
+
+
+async def _export(context: Context, journal: str, form: str, out: str | None, *, all_tries: bool) -> int:
+    async with Journal.open(journal, read_only=True) as opened:
+        rows = await opened.rows(all_tries=all_tries)
+    text = "".join(_csv_lines(rows) if form == "csv" else _json_lines(rows))
+    if out is None:
+        context.screen.raw_text(text)
+    else:
+        with whole_file(out) as stream:
+            stream.write(text)
+        context.screen.notice(f"{len(rows):,} lines written to {out}.")
+    return ExitCode.COMPLETED
+
+
+def _csv_lines(rows: Sequence[JournalRow]) -> Iterator[str]:
+    """Yield the line of all columns, then the line of each item."""
+    columns = ColumnNames()
+    for row in rows:
+        columns.add(row)
+    names = columns.names
+    yield csv_line(map(cell_text, names))
+    for item in map(document, rows):
+        yield csv_line(cell_text(item.get(name)) for name in names)
+
+
+def _json_lines(rows: Sequence[JournalRow]) -> Iterator[str]:
+    for item in map(document, rows):
+        yield f"{json.dumps(item)}\n"
 
 
 @command("limits", journal_exit_codes("they are shown, or changed"), "agentjobs limits run.db --max-active 50")

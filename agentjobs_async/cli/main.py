@@ -25,7 +25,7 @@ COMMANDS: Final = {
     "status": ("status", "Show what a journal holds."),
     "retry": ("items", "Plan failed items again."),
     "resolve": ("items", "Settle an item whose create is unknown."),
-    "export": ("export", "Write the outcome of each item."),
+    "export": ("journals", "Write the outcome of each item."),
     "report": ("report", "Write a page, or a file for other programs."),
     "serve": ("report", "Serve a live page of a journal until Ctrl-C."),
     "create": ("jobs", "Create a job and print its token project~.job."),
@@ -35,6 +35,7 @@ COMMANDS: Final = {
     "worker": ("fleet", "Run submitted items, beside other workers."),
     "limits": ("journals", "Show or change the limits that a journal keeps."),
     "move": ("journals", "Move a journal from a file to PostgreSQL."),
+    "service": ("service", "Check a service file, sending nothing."),
     "emulator": ("emulator", "Run an emulator of the service until Ctrl-C."),
 }
 """The module of each command, in which it has its own name, and what it is for."""

@@ -22,11 +22,11 @@ from agentjobs_async.cli._input.options import (
     FiniteNumber,
     input_options,
     limit_options,
-    project_option,
     tries_options,
 )
 from agentjobs_async.cli._input.prompts import InvalidPrompt, Prompts, show_invalid, show_repeats
 from agentjobs_async.cli._input.service import EMULATED_PROJECT, NO_PROJECT
+from agentjobs_async.cli._input.service_options import project_option
 from agentjobs_async.cli._output.columns import columns_of, cut_at_a_word, cut_in_the_middle, in_words
 from agentjobs_async.cli._output.outcomes import ExitCode
 from agentjobs_async.cli._output.screen import Screen

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Any, Final
 
@@ -10,6 +10,8 @@ import click
 from attrs import frozen
 
 from agentjobs_async import AgentJobsSession, InvalidInputError
+from agentjobs_async._dialect.body import BodyTemplate
+from agentjobs_async._extra import checked_extra
 from agentjobs_async.batch import Batch, BatchItem, InvalidItems, Journal, State, Where, run_batch
 from agentjobs_async.batch.states import FAILED
 from agentjobs_async.cli._input import own_journals
@@ -19,19 +21,18 @@ from agentjobs_async.cli._input.options import (
     JSON_OPTION,
     LIMIT,
     LIMITS,
-    OTHER_SERVICE,
     TEXT,
     WRITTEN_FILE,
     YES_OPTION,
     input_options,
     journal_argument,
     limit_options,
-    service_options,
     tries_options,
 )
 from agentjobs_async.cli._input.prompts import InvalidPrompt, Prompts, show_all_invalid
 from agentjobs_async.cli._input.questions import can_ask, confirmed
 from agentjobs_async.cli._input.service import Service, check_service
+from agentjobs_async.cli._input.service_options import OTHER_SERVICE, service_options
 from agentjobs_async.cli._output.columns import shortened
 from agentjobs_async.cli._output.hints import show_lost_jobs
 from agentjobs_async.cli._output.lines import ItemLines, JobLines, JsonLines
@@ -86,8 +87,9 @@ def _run_options(command: Callable[..., int]) -> Any:
 def run(prompts: Prompts, journal: str | None, *, is_confirmed: bool, **how: Any) -> int:
     """Create a job for each PROMPT and wait for all of them; one that fails leaves the others alone.
 
-    A line of the file is a prompt, or a JSON object with a prompt and, optionally, a key and a project. --prompt makes
-    the prompts from the columns of a table, or from the fields of JSON objects.
+    A line of the file is a prompt, or a JSON object with a prompt and, optionally, a key, a project and an extra: more
+    fields of its create. --prompt makes the prompts from the columns of a table, or from the fields of JSON objects;
+    --extra so makes fields of the creates.
 
     A journal records what was sent and how it ended, whatever ends this command. Without --journal, the run makes a
     journal of its own, and removes it when all jobs have ended. Otherwise the journal is kept: agentjobs status lists
@@ -214,9 +216,10 @@ class _Run:
 
     async def plan(self, prompts: Prompts) -> list[InvalidPrompt]:
         """Plan the prompts; show and return those that are refused."""
+        items, invalid = _fitting(prompts.items, BodyTemplate(self.session.dialect.body))
         try:
-            invalid = await _planned(
-                self.context.screen, self.journal, prompts.items, self.session.project_id, lasts=not self.ending.is_own
+            invalid += await _planned(
+                self.context.screen, self.journal, items, self.session.project_id, lasts=not self.ending.is_own
             )
         except asyncio.CancelledError:
             if self.ending.is_own:  # nothing was sent, and the same command plans all of them again
@@ -254,6 +257,20 @@ class _Run:
                 f"Stopping: up to 10 s for the answers of creates under way ({sending}); Ctrl-C again ends at once."
             )
         await batch.aclose()
+
+
+def _fitting(items: Iterable[BatchItem], body: BodyTemplate) -> tuple[list[BatchItem], InvalidItems]:
+    """Return the items whose extra has a place in the body of a create, and the others with the reason."""
+    good: list[BatchItem] = []
+    invalid: InvalidItems = []
+    for item in items:
+        try:
+            checked_extra(item.extra or {}, fields=body.taken)
+        except InvalidInputError as error:
+            invalid.append((item, error))
+        else:
+            good.append(item)
+    return good, invalid
 
 
 async def _planned(

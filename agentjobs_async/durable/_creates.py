@@ -9,9 +9,11 @@ from attrs import define, field
 from agentjobs_async import AgentJob, AgentJobsError, JobRef, JournalError, SessionClosedError
 from agentjobs_async.batch import JournalRow, State
 from agentjobs_async.batch._run.context import Phase, RunningItem
-from agentjobs_async.batch._run.item import ItemCreate
+from agentjobs_async.batch._run.item_create import ItemCreate
+from agentjobs_async.batch._run.repeats import rows_to_repeat
 from agentjobs_async.batch._run.tasks import ItemTasks
 from agentjobs_async.batch._store.owning import settle_claims
+from agentjobs_async.batch._store.queries import Query
 from agentjobs_async.batch._store.store import NOBODY
 from agentjobs_async.durable._following import Following
 from agentjobs_async.durable.entry import DurableEntry, abandoned_error, entry_of
@@ -53,8 +55,18 @@ class Creates:
         self._following = following
         self._under_way: dict[str, _Create] = {}
 
+    async def repeatable(self, rows: list[JournalRow]) -> set[int]:
+        """Return the numbers of those of some hundred rows whose unknown creates may be repeated."""
+        numbers = [row.number for row in rows]
+        found = await rows_to_repeat(self._item_tasks.context, Query(numbers=numbers)) if numbers else []
+        return {row.number for row in found}
+
+    def cease(self, key: str) -> None:
+        """Repeat the create of a row no more; one that is under way continues until it is answered."""
+        self._item_tasks.advance(Phase.NO_CREATES, self._item_tasks.tasks_of(key))
+
     def begin(self, row: JournalRow) -> None:
-        """Send the create of a planned row, unless that is being done."""
+        """Send the create of a planned row, or repeat that of an unknown one, unless that is being done."""
         if row.key not in self._under_way:
             self._under_way[row.key] = _Create()
             _ = self._item_tasks.begin(row, self._run)
@@ -146,7 +158,7 @@ class Creates:
             await asyncio.sleep(_HELD_SECONDS)
             try:
                 return await self._item_tasks.context.records.created(
-                    item.key, item.claim or "", ref, last_create.get()
+                    item.key, item.claim or "", ref, last_create.get(), item.idempotency_key
                 )
             except JournalError as error:
                 _logger.warning("the job of %r is recorded later: %s", item.key, error)

@@ -10,15 +10,17 @@ from typing import Any, Final, TypeVar
 from attrs import define, field
 
 from agentjobs_async import AgentJob, AgentJobsSession, JobRef, JournalError, SessionClosedError
+from agentjobs_async._extra import extra_text
 from agentjobs_async._loop.cancel_scope import CancelScope, wait_until_left
 from agentjobs_async._polling.tracked import Watch
 from agentjobs_async._polling.updates import Updates
 from agentjobs_async.batch import JournalRow, Outcome, State
-from agentjobs_async.batch._run.item import ends_the_run, record_end, result_of
+from agentjobs_async.batch._failures import ends_the_run
+from agentjobs_async.batch._run.item_run import record_end, result_of
 from agentjobs_async.batch._run.records import Records
 from agentjobs_async.batch._store.durable_rows import DurableRows
 from agentjobs_async.batch._store.tries import refusal
-from agentjobs_async.batch.items import context_of, context_text
+from agentjobs_async.batch.items import context_text, object_of
 from agentjobs_async.batch.states import ENDED
 from agentjobs_async.durable._callback import Callback
 from agentjobs_async.durable.entry import DurableEntry, end_of_row, entry_of, ref_of_row
@@ -46,6 +48,7 @@ class Followed:
         ref: Its job; `None` where the create gave none.
         state: Where the row is: active until an end is recorded or found.
         context: The context as JSON; `None` without one.
+        extra: The extra as JSON; `None` without one.
         earlier_polls: How often the job was polled by earlier waits and processes.
         task: What waits for the job and tells of its end.
         watch: The newest wait; `None` before the first one.
@@ -58,6 +61,7 @@ class Followed:
     ref: JobRef | None
     state: State
     context: str | None
+    extra: str | None
     earlier_polls: int
     task: asyncio.Task[None] = field(init=False)
     watch: Watch | None = field(default=None, init=False)
@@ -81,7 +85,7 @@ class Followed:
 
     def entry(self, job: AgentJob | None, error: str | None = None) -> DurableEntry:
         """Return the entry of the row as it is."""
-        return DurableEntry(self.key, self.state, self.ref, job, context_of(self.context) or {}, error)
+        return DurableEntry(self.key, self.state, self.ref, job, object_of(self.context), error, object_of(self.extra))
 
 
 @define(eq=False)
@@ -178,7 +182,7 @@ class Following:
             await wait_until_left(lambda: not all(task.done() for task in tasks))
 
     def _followed_of(self, row: JournalRow, ref: JobRef | None, state: State) -> Followed:
-        return Followed(row.key, row.tries, ref, state, context_text(row.context), row.polls)
+        return Followed(row.key, row.tries, ref, state, context_text(row.context), extra_text(row.extra), row.polls)
 
     def _start(self, followed: Followed, work: Coroutine[Any, Any, None]) -> None:
         """Start the task of a row, in place of the one before; once closed, the next start of a process does it."""

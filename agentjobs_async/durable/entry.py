@@ -22,6 +22,7 @@ class DurableEntry:
         job: The job as it was seen last by this process; `None` when it was not.
         context: The context with which it was submitted first; empty without one. A dict of the reader's own.
         error: Why the state is what it is; `None` where nothing went wrong.
+        extra: The extra with which it was submitted; empty without one. A dict of the reader's own.
     """
 
     key: str
@@ -30,6 +31,7 @@ class DurableEntry:
     job: AgentJob | None = None
     context: dict[str, Any] = field(factory=dict, repr=False, hash=False)
     error: str | None = None
+    extra: dict[str, Any] = field(factory=dict, repr=False, hash=False)
 
 
 def ref_of_row(row: JournalRow) -> JobRef | None:
@@ -39,7 +41,7 @@ def ref_of_row(row: JournalRow) -> JobRef | None:
 
 def entry_of(row: JournalRow, job: AgentJob | None = None) -> DurableEntry:
     """Return the entry of a row."""
-    return DurableEntry(row.key, row.state, ref_of_row(row), job, row.context or {}, row.error)
+    return DurableEntry(row.key, row.state, ref_of_row(row), job, row.context or {}, row.error, row.extra or {})
 
 
 def abandoned_error(row: JournalRow) -> AgentJobsError:

@@ -21,7 +21,7 @@ from agentjobs_async.batch._run.kinds import DURABLE
 from agentjobs_async.batch._run.late_jobs import LateJobs
 from agentjobs_async.batch._run.tasks import GRACE_SECONDS, check_session_and_journal, noted_on, open_run
 from agentjobs_async.batch._store.durable_rows import DurableRows, Noticed
-from agentjobs_async.batch._store.owning import doubt_dead, free_dead, settle_claims
+from agentjobs_async.batch._store.owning import doubt_dead, free_dead, has_owner, settle_claims
 from agentjobs_async.batch._store.store import NOBODY
 from agentjobs_async.batch.items import checked_item, checked_key
 from agentjobs_async.batch.limits import Kept, Limits, checked_limits
@@ -159,6 +159,7 @@ class DurableJobs:
         *,
         project_id: str | None = None,
         context: dict[str, Any] | None = None,
+        extra: dict[str, Any] | None = None,
         wait_for_create: bool = True,
     ) -> DurableEntry:
         """Create a job and follow it, or return the job that this key has already, in this process or another one.
@@ -171,6 +172,7 @@ class DurableJobs:
             prompt: What the agent is to do.
             project_id: The project; `None` for the session's.
             context: A JSON object of your own, up to 16 KiB, which every callback gets; the first one of a key is kept.
+            extra: More fields of the create's JSON object, as of `BatchItem`.
             wait_for_create: `False` returns as soon as the job is planned, so that a message or webhook can be
                 acknowledged: from then on a job is created and followed, whatever ends the process.
 
@@ -179,7 +181,7 @@ class DurableJobs:
             as well; or `planned` where the server refuses the key at present (401, 403): it is sent later.
 
         Raises:
-            InvalidInputError: An argument is invalid, or the key is that of another prompt or project.
+            InvalidInputError: An argument is invalid, or the key is that of another prompt, project or extra.
             NotSentError: The server's certificate is not trusted, or the proxy refuses; the job is sent later.
             SessionClosedError: The session or this object is closed or draining. What is planned continues at the next
                 start.
@@ -187,9 +189,11 @@ class DurableJobs:
             AgentJobsError: The job was abandoned before its create was answered.
         """
         project_id = self._session.project_id if project_id is None else project_id
-        item = checked_item(BatchItem(key, prompt, project_id, context))
+        item = checked_item(BatchItem(key, prompt, project_id, context, extra))
         if project_id is None:
             raise InvalidInputError("project_id is missing: pass it to submit or to the session")
+        if extra is not None:  # once planned, what can't be sent would be tried for ever
+            self._session._checked_extra(extra)
         self._check_open()
         self._store.check_text("prompt", prompt)
         wait_for_create = checked_flag("wait_for_create", wait_for_create)
@@ -201,7 +205,7 @@ class DurableJobs:
         if task.cancelled():
             raise SessionClosedError("the durable jobs were closed; what is planned continues at the next start")
         entry = task.result()  # that of all who wait for the same create
-        return evolve(entry, context=deepcopy(entry.context))
+        return evolve(entry, context=deepcopy(entry.context), extra=deepcopy(entry.extra))
 
     async def get(self, key: str) -> DurableEntry | None:
         """Return the entry of a key; `None` if there is none.
@@ -242,6 +246,8 @@ class DurableJobs:
             if state is State.PLANNED:
                 advice = "withdraw it by abandon, or unfollow it once it is sent"
                 raise InvalidInputError(f"{key!r:.200} is planned: {advice}")
+            if state is State.UNKNOWN:
+                self._creates.cease(key)
             await self._answered(key, next(delays))
             self._check_open()
         self._following.leave(key)
@@ -286,7 +292,7 @@ class DurableJobs:
         submitted = await self._rows.submit(item)
         if submitted is None:
             raise InvalidInputError(
-                f"{item.key!r:.200} is the key of another prompt or project in the journal: use another one"
+                f"{item.key!r:.200} is the key of another prompt, project or extra in the journal: use another one"
             )
         row = submitted.row
         if submitted.is_followed and row.state is State.PLANNED:
@@ -315,7 +321,7 @@ class DurableJobs:
     async def _answered_elsewhere(self, row: JournalRow) -> JournalRow:
         """Return a row once the process that follows it has had the answer to its create, or is held back."""
         delays = _looks()
-        while row.state in (State.PLANNED, State.SENDING) and row.error is None:
+        while await self._is_to_be_answered(row):
             with CancelScope(None, self._session._shutdown.waits) as scope:
                 await asyncio.sleep(next(delays))
             if scope.reason is not None:
@@ -325,13 +331,22 @@ class DurableJobs:
                 raise abandoned_error(row)
         return row
 
-    def _continue_with(self, noticed: Noticed) -> None:
-        """Continue with a row that this process follows, where it is: in place of what was done for it before."""
+    async def _is_to_be_answered(self, row: JournalRow) -> bool:
+        """Return whether another process sends the create of a row, or is going to repeat it."""
+        if row.state is State.UNKNOWN:
+            return await has_owner(self._store, row.key)
+        return row.state is State.SENDING or (row.state is State.PLANNED and row.error is None)
+
+    def _continue_with(self, noticed: Noticed, *, repeats: bool = False) -> None:
+        """Continue with a row that this process follows, where it is: in place of what was done for it before.
+
+        `repeats` says that its create is in doubt, and may be sent again with its key.
+        """
         row = noticed.row
         self._creates.withdraw(row)
         if self._creates.answer_to(row.key) is not None and row.state is not State.ABANDONED:
             return  # it goes on by itself, and tells of an end
-        if row.state is State.PLANNED:
+        if row.state is State.PLANNED or repeats:
             self._following.tell_earlier(row)
             self._creates.begin(row)
         elif row.state is not State.ACTIVE or noticed.is_own:  # else another owner polls it, until it leaves it
@@ -342,8 +357,14 @@ class DurableJobs:
         after = 0
         try:
             while found := await self._rows.notice(after, key=key):
+                unknown = [noticed for noticed in found if noticed.row.state is State.UNKNOWN]
+                # No await before it. Unknown ones may wait: whoever moves them meanwhile has them noticed once more.
                 for noticed in found:
-                    self._continue_with(noticed)
+                    if noticed.row.state is not State.UNKNOWN:
+                        self._continue_with(noticed)
+                numbers = await self._creates.repeatable([noticed.row for noticed in unknown])
+                for noticed in unknown:
+                    self._continue_with(noticed, repeats=noticed.number in numbers)
                 after = found[-1].number
         except JournalError:
             self._has_missed = True  # they may count as noticed by now: only the answer was lost

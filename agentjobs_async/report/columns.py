@@ -3,8 +3,8 @@
 A block is a JSON object with one list per column of `items`, of some rows. Each block stands alone: a page adds the
 rows whose `number` it does not know, and replaces the others. A column of numbers or times has differences: each cell
 is added to the sum of those above it. Times are whole milliseconds since the epoch; `null` stands for a time that has
-not come, and adds nothing. Texts are whole. Where a block has no column `prompt` or `context`, a page leaves those of
-known rows as they are; a block whose rows have no context has no such column.
+not come, and adds nothing. Texts are whole. Where a block has no column `prompt`, `context` or `extra`, a page leaves
+those of known rows as they are; a block whose rows have no context has no such column, nor one of extras without them.
 """
 
 import json
@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from agentjobs_async.batch import JournalRow, State
 from agentjobs_async.report.commands import COMMANDS
-from agentjobs_async.report.items import COLUMNS, cell_text, context_column
+from agentjobs_async.report.items import COLUMNS, cell_text, field_columns
 from agentjobs_async.report.source import Source
 from agentjobs_async.report.texts import milliseconds, shown
 
@@ -24,10 +24,11 @@ _TIMES: Final = frozenset({"planned_at", "sent_at", "created_at", "seen_at", "en
 
 
 def block(rows: Sequence[JournalRow], *, prompts: bool = True) -> dict[str, list[Any]]:
-    """Return the columns of some rows; those of prompts and contexts only with `prompts`."""
+    """Return the columns of some rows; those of prompts, contexts and extras only with `prompts`."""
     columns = {name: _cells(name, rows) for name in COLUMNS if prompts or name != "prompt"}
-    if prompts and any(row.context for row in rows):
-        columns["context"] = [_context(row.context or {}) for row in rows]
+    if prompts and any(row.context or row.extra for row in rows):
+        fields = dict(zip(("context", "extra"), zip(*map(field_columns, rows), strict=True), strict=True))
+        columns |= {name: list(map(_texts, found)) for name, found in fields.items() if any(found)}
     return columns
 
 
@@ -42,8 +43,8 @@ def _cells(name: str, rows: Sequence[JournalRow]) -> list[Any]:
     return [shown(value) if isinstance(value, str) else value for value in values]
 
 
-def _context(context: dict[str, Any]) -> dict[str, str]:
-    return {context_column(name): cell_text(value) for name, value in context.items()}
+def _texts(fields: dict[str, Any]) -> dict[str, str]:
+    return {name: cell_text(value) for name, value in fields.items()}
 
 
 def _differences(values: Iterable[int | None]) -> list[int | None]:

@@ -1,7 +1,8 @@
 """What is shown of an item: the one table of its columns, and the writers of CSV and JSON Lines.
 
-Every file and every document of an item has these columns by these names in this order, then those of its context. It
-reads no journal and needs no extra, so that jobs without a journal are shown with it as well.
+Every file and every document of an item has these columns by these names in this order, then those of its context
+and of its extra. It reads no journal and needs no extra of the package, so that jobs without a journal are shown with
+it as well.
 """
 
 import csv
@@ -27,10 +28,12 @@ else:
 __all__ = [
     "COLUMNS",
     "Column",
+    "ColumnNames",
     "cell_text",
     "context_column",
     "csv_line",
     "document",
+    "field_columns",
     "time_text",
     "without_error",
     "write_csv",
@@ -39,6 +42,7 @@ __all__ = [
 
 _WITHOUT_ERROR: Final = {"failed": "the agent failed", "archived": "the job was archived"}
 _PREFIX: Final = "context."
+_EXTRA_PREFIX: Final = "extra."
 _PREFIXES: Final = re.compile(rf"\A(?:{re.escape(_PREFIX)})+")
 
 
@@ -98,10 +102,52 @@ def context_column(name: str) -> str:
     return f"{_PREFIX}{name}" if _PREFIXES.sub("", name) in COLUMNS else name
 
 
+def field_columns(row: "JournalRow") -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the fields of a row's context, and those of its extra, by the names of their columns, which all differ.
+
+    A field of the extra that is named as a column, or as a field of this context, gets the prefix `extra.`.
+    """
+    context = {context_column(name): value for name, value in (row.context or {}).items()}
+    extra: dict[str, Any] = {}
+    for name, value in (row.extra or {}).items():
+        column = name
+        while column in COLUMNS or column in context or column in extra:
+            column = f"{_EXTRA_PREFIX}{column}"
+        extra[column] = value
+    return context, extra
+
+
 def document(row: "JournalRow", *, prompts: bool = True) -> dict[str, Any]:
-    """Return what each column has of a row, then its context; both its prompt and its context only with `prompts`."""
+    """Return what each column has of a row, then its context and extra; they and its prompt only with `prompts`."""
     own = {name: column.of(row) for name, column in COLUMNS.items() if prompts or name != "prompt"}
-    return own | {context_column(name): value for name, value in (row.context or {}).items() if prompts}
+    context, extra = field_columns(row) if prompts else ({}, {})
+    return own | context | extra
+
+
+class ColumnNames:
+    """The columns of a table of items: those of each item, then the fields of all contexts, then those of all extras.
+
+    Args:
+        prompts: Whether they have the prompts, contexts and extras.
+    """
+
+    def __init__(self, *, prompts: bool = True) -> None:
+        self._prompts = prompts
+        self._contexts: dict[str, None] = {}
+        self._extras: dict[str, None] = {}
+
+    def add(self, row: "JournalRow") -> None:
+        """Add the fields of a row."""
+        if self._prompts and (row.context or row.extra):
+            context, extra = field_columns(row)
+            self._contexts |= dict.fromkeys(context)
+            self._extras |= dict.fromkeys(extra)
+
+    @property
+    def names(self) -> list[str]:
+        """Their names, each once."""
+        own = (name for name in COLUMNS if self._prompts or name != "prompt")
+        return list(dict.fromkeys([*own, *self._contexts, *self._extras]))
 
 
 def cell_text(value: object) -> str:
@@ -124,16 +170,16 @@ def csv_line(cells: Iterable[str]) -> str:
 
 
 async def _columns_of(source: "Source") -> list[str]:
-    """Return the names of all columns: those of each item, then those of the contexts that occur in a journal."""
-    names = dict.fromkeys(COLUMNS)
-    async for row in source.journal.rows():
-        names |= dict.fromkeys(map(context_column, row.context or {}))
-    return list(names)
+    columns = ColumnNames(prompts=source.prompts)
+    if source.prompts:
+        async for row in source.journal.rows():
+            columns.add(row)
+    return columns.names
 
 
 async def write_csv(source: "Source", stream: TextIO) -> None:
     """Write all rows as comma-separated values."""
-    names = await _columns_of(source) if source.prompts else [name for name in COLUMNS if name != "prompt"]
+    names = await _columns_of(source)
     stream.write(csv_line(map(cell_text, names)))
     async for row in source.rows():
         found = document(row, prompts=source.prompts)

@@ -16,6 +16,7 @@ __all__ = [
     "JobChanged",
     "JobCreated",
     "JobPolled",
+    "KeyRequested",
     "PollFailed",
     "RunEnded",
     "RunStarted",
@@ -36,7 +37,7 @@ class _Event:
 
     @property
     def project(self) -> str:
-        project_id: str | None = self._named_by.project_id
+        project_id: str | None = getattr(self._named_by, "project_id", None)
         return project_id or ""
 
     @property
@@ -242,6 +243,28 @@ class RunEnded(_Event):
     elapsed: float
 
 
+@frozen(repr=False)
+class KeyRequested(_Event):
+    """The service refused the key with 401, and the session's callable `api_key` was asked for another one.
+
+    It is one event for all calls that the service refused meanwhile.
+
+    Attributes:
+        changed: Whether the callable returned another key: the calls are repeated with it.
+        error: Why there is no key: the callable raised, or returned what is none; `None` where it returned a key.
+    """
+
+    changed: bool
+    error: AgentJobsError | None
+
+    @property
+    def words(self) -> str:
+        """What came of it."""
+        if self.error is not None:
+            return self.error.message
+        return f"api_key returned {'another one' if self.changed else 'the same one'}"
+
+
 Event = (
     RunStarted
     | CreateStarted
@@ -254,10 +277,11 @@ Event = (
     | JobChanged
     | WaitEnded
     | RunEnded
+    | KeyRequested
 )
 """The argument of a hook. Every event has these attributes, too:
 
-- `project`: the id of the project; the empty string where a `run_job` names none.
+- `project`: the id of the project; the empty string where a `run_job` names none, and of a `KeyRequested`.
 - `name`: the token of the job, printable also where the job was made by hand; `None` before there is a job.
 - `label`: the label that `create_job` or `run_job` was given; of a wait, that of the `AgentJob` that it was given; of
   polls, the first of those. `None` without one, or where waits were given a `JobRef` or an id only.

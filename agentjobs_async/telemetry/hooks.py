@@ -89,6 +89,10 @@ class EventHooks(Hooks):
         """Report that a create ended without a job."""
         self._emit(events.CreateFailed(project_id, outcome, error, elapsed, tries, prompt_sha256, label=label))
 
+    def key_requested(self, error: AgentJobsError | None, *, changed: bool) -> None:
+        """Report that a callable was asked for another key; in an empty context, since it was asked for all calls."""
+        Context().run(self._emit, events.KeyRequested(changed, error))
+
     # Waits: in a copy of the context in which each began.
 
     def wait_started(self, wait: Hashable, ref: JobRef, label: str | None) -> None:

@@ -16,6 +16,7 @@ from agentjobs_async.telemetry.events import (
     JobChanged,
     JobCreated,
     JobPolled,
+    KeyRequested,
     PollFailed,
     RunEnded,
     RunStarted,
@@ -37,6 +38,7 @@ _LOGGED: Final[dict[type, tuple[int, str]]] = {
     WaitEnded: (WARNING, "wait for {event.name} ended after {event.elapsed:.1f} s and {event.polls} polls: {end}"),
     JobPolled: (DEBUG, "poll {event.poll_number} of {event.name}: {end}"),
     JobChanged: (INFO, "{event.name} went from {previous} to {end}"),
+    KeyRequested: (WARNING, "the service refused the key: {event.words}"),
     PollFailed: (DEBUG, "poll {event.poll_number} of {event.name} failed: {end}"),
 }
 """The level and the text of each event; `end` is its error, else the status of its job; `previous`, the one before."""
@@ -47,8 +49,9 @@ class LoggingHook:
 
     Polls (failed ones too), the starts of creates and waits, and `run_job` calls are logged at DEBUG; created jobs,
     repeated creates, changes, and waits that ended with a job, a timeout or a cancellation at INFO; failed creates and
-    other ends of waits at WARNING; creates whose outcome is unknown, of which the session itself warns, at INFO. The
-    server's words for an error are left out, since they may quote the prompt.
+    other ends of waits at WARNING; creates whose outcome is unknown, of which the session itself warns, at INFO; a key
+    that was asked for anew at INFO, at WARNING where there is no other one. The server's words for an error are left
+    out, since they may quote the prompt.
 
     Each record has four more attributes, for formatters that write JSON: `event`, the name of the event's class;
     `project`, the project id; `job`, the token of the job, `None` for a create without one; and `label`, the label of
@@ -58,6 +61,8 @@ class LoggingHook:
     def __call__(self, event: Event, /) -> None:
         """Log `event`."""
         level, text = _LOGGED[type(event)]
+        if isinstance(event, KeyRequested) and event.changed:
+            level = INFO
         job: AgentJob | None = getattr(event, "job", None)
         error: BaseException | None = getattr(event, "error", None)
         if isinstance(event, WaitEnded) and (job or isinstance(error, WaitTimeoutError | asyncio.CancelledError)):

@@ -40,6 +40,9 @@ class Hooks:
     ) -> None:
         """Report that a create ended without a job."""
 
+    def key_requested(self, error: AgentJobsError | None, *, changed: bool) -> None:
+        """Report that a callable was asked for another key; in an empty context, since it was asked for all calls."""
+
     # Waits: in a copy of the context in which each began.
 
     def wait_started(self, wait: Hashable, ref: JobRef, label: str | None) -> None:

@@ -16,6 +16,8 @@ import attrs
 from agentjobs_async import InvalidInputError
 from agentjobs_async._deferred import deferred
 from agentjobs_async._validation import checked_count, checked_instance, checked_name, checked_seconds
+from agentjobs_async.testing._create_body import CreateBody
+from agentjobs_async.testing._dialect import UNNAMED_PROJECT, served_dialect
 from agentjobs_async.testing._faults.delivery import pause
 from agentjobs_async.testing._faults.fault import Fault, FaultPlan
 from agentjobs_async.testing._faults.kinds import kind_of
@@ -24,13 +26,14 @@ from agentjobs_async.testing._faults.responses import apply_fault, placeholders
 from agentjobs_async.testing._listener import Exchange, Listener
 from agentjobs_async.testing._messages import Answer, Message, ReceivedRequest
 from agentjobs_async.testing._scripts import JobScript, ScriptOf, ScriptTable
-from agentjobs_async.testing._service import EmulatedService, RateLimit, StartedJob, read_prompt, resource_of
+from agentjobs_async.testing._service import EmulatedService, RateLimit, StartedJob
 from agentjobs_async.testing._threads import entered_in_thread
 
 if TYPE_CHECKING:
-    from agentjobs_async import AgentJobsSession, PollPolicy
+    from agentjobs_async import AgentJobsSession, Dialect, PollPolicy
 else:
     AgentJobsSession = deferred("agentjobs_async", "AgentJobsSession")
+    Dialect = deferred("agentjobs_async", "Dialect")
 
 T = TypeVar("T")
 
@@ -54,6 +57,13 @@ class Emulator:
         latency: Seconds between a request and its answer, from 0 on.
         speed: The factor by which jobs run faster than their scripts say, above 0.
         faults: The fault plan for all requests; `Fault` documents its text form.
+        dialect: What the service looks like; `None` for the usual one. A create that names its project neither in the
+            path nor in the body makes a job of the project "default".
+
+    A body that the dialect could not have made is answered with 400 and what is wrong; members of its top level that
+    the dialect does not name are extras. Where a status has several words, the first is used. Where the dialect has an
+    `idempotency_header`, the key of a create that started an agent is remembered: the same create is answered with the
+    same job, another body with 422, and with 409 while the first is not answered.
 
     No job has the id of another emulator's job, unless a script sets it; within one, ids sort in the order of creation.
     Each request is logged under `agentjobs_async.testing`, at INFO.
@@ -76,17 +86,22 @@ class Emulator:
         latency: float = 0.0,
         speed: float = 1.0,
         faults: FaultPlan | Fault | str = FaultPlan(()),  # noqa: B008 - a frozen value
+        dialect: "Dialect | None" = None,
     ) -> None:
         checked_count("port", port, least=0, most=_LAST_PORT)
         checked_instance("rate_limit", rate_limit, RateLimit)
+        self._dialect = dialect
+        self._served = served_dialect(dialect)
         self.host: str = checked_name("host", host)
-        self.foreign: ForeignOrigin = ForeignOrigin(host=host)
+        self.foreign: ForeignOrigin = ForeignOrigin(host=host, dialect=dialect)
         self.api_key: str = _checked_key(api_key)
         self._latency = checked_seconds("latency", latency, zero=True)
         self._speed = checked_seconds("speed", speed, unit="times")
         self._scripts = ScriptTable(script)
-        self._service = EmulatedService(api_key=api_key, script_of=self._scripts, rate_limit=rate_limit, speed=speed)
-        self._listener = Listener(self._respond, host, port)
+        self._service = EmulatedService(
+            api_key=api_key, script_of=self._scripts, rate_limit=rate_limit, speed=speed, dialect=self._served
+        )
+        self._listener = Listener(self._respond, host, port, self._served.key_header)
         self._plans = Plans()
         self._plans.add(RunningPlan(_checked_plan(faults)))
         self._requests: list[ReceivedRequest] = []
@@ -159,8 +174,8 @@ class Emulator:
 
     @property
     def keys_seen(self) -> frozenset[str]:
-        """The values of every Authorization header that arrived."""
-        return frozenset(key for request in self._requests if (key := request.headers.get("Authorization")))
+        """The values of every header that arrived in which a key belongs, by default Authorization."""
+        return frozenset(key for request in self._requests if (key := request.headers.get(self._served.key_header)))
 
     def environment(self, project_id: str = "docs") -> dict[str, str]:
         """Return the environment variables with which `AgentJobsSession()` uses this emulator and this project."""
@@ -174,7 +189,7 @@ class Emulator:
         """Return a session for this emulator, whose policy polls `speed` times as fast as the default one.
 
         A journal that it serves refuses every session that is not of an emulator. `settings` go to `AgentJobsSession`,
-        and override the emulator's address, key and policy.
+        and override the emulator's address, key, dialect and policy.
 
         Raises:
             RuntimeError: The emulator does not run yet, so it has no address.
@@ -184,6 +199,8 @@ class Emulator:
         if self.port == 0:
             raise RuntimeError("the emulator does not run yet: make the session within async with Emulator()")
         own: dict[str, Any] = {"base_url": self.base_url, "api_key": self.api_key}
+        if self._dialect is not None:
+            own["dialect"] = self._dialect
         if self._speed != 1:
             own["policy"] = _policy(self._speed)
         return EmulatorSession(**own | settings)
@@ -228,21 +245,25 @@ class Emulator:
             await self._listener.listen()
 
     async def _respond(self, exchange: Exchange) -> bool:
-        subject = self._subject(exchange.received)
+        subject, extra = self._subject(exchange.received)
         fault = self._plans.pop(subject)
         request = attrs.evolve(
             exchange.received,
             project_id=subject.project_id,
             job_id=subject.job_id,
             prompt=subject.prompt,
+            extra=extra,
             fault=str(fault) if fault else None,
         )
         self._requests.append(request)
         wall = self._wall_at(request.at)
         answer = self._service.answer(request, wall, start_agent=fault is None or fault.starts_agent)
-        await pause(self._latency)
-        await self._refuse_when_due(exchange.transport)
-        return await self._deliver(exchange, answer, fault, wall)
+        try:
+            await pause(self._latency)
+            await self._refuse_when_due(exchange.transport)
+            return await self._deliver(exchange, answer, fault, wall)
+        finally:
+            self._service.answered(request)
 
     def _wall_at(self, moment: float) -> datetime:
         """Return the wall clock at a loop time; from the first request on it goes as the loop's clock does."""
@@ -255,23 +276,26 @@ class Emulator:
         # Without a fault no placeholder has a meaning: a client may name a project "{key}".
         words = placeholders(self.api_key, self.base_url, self.foreign.url) if fault else {}
         fault = fault or _GOOD
-        message = apply_fault(answer, fault, wall, words).to(exchange.received.method)
+        message = apply_fault(answer, fault, wall, words, self._served).to(exchange.received.method)
         _log_request(exchange.received, answer, message.status, fault, self.api_key)
         return await kind_of(fault.kind).deliver(exchange, message, fault.where, fault.amount)
 
-    def _subject(self, request: ReceivedRequest) -> Subject:
-        resource = resource_of(request.target)
+    def _subject(self, request: ReceivedRequest) -> tuple[Subject, Mapping[str, Any]]:
+        """Return what a request is about, and the further fields of a create."""
+        resource = self._served.resource_of(request.method, request.target)
         if resource is None:
-            return Subject()
-        job = self._service.jobs.get(resource.job_id or "")
-        prompt = job.prompt if job else read_prompt(request.body)
+            return Subject(), {}
         operation = {("POST", True): "create", ("GET", False): "get"}.get((request.method, resource.job_id is None))
-        return Subject(
+        about = self._service.jobs.get(resource.job_id or "") or self._served.read_create(request.body)
+        if isinstance(about, Answer):
+            return Subject(operation=operation, project_id=resource.project_id, job_id=resource.job_id), {}
+        subject = Subject(
             operation=operation,
-            project_id=resource.project_id,
+            project_id=resource.project_id or about.project_id or UNNAMED_PROJECT,
             job_id=resource.job_id,
-            prompt=prompt if isinstance(prompt, str) else None,
+            prompt=about.prompt,
         )
+        return subject, about.extra if isinstance(about, CreateBody) else {}
 
     async def _refuse_when_due(self, spared: asyncio.Transport | None = None) -> None:
         # While one refusal lasts, its own task does the refusals that follow it in the plan.
@@ -296,7 +320,7 @@ def _log_request(request: ReceivedRequest, answer: Answer, status: int, fault: F
     if not _LOGGER.isEnabledFor(logging.INFO):
         return
     changed = fault.kind != "ok" or bool(fault.options)
-    job = [str(answer.document["id"])] if "id" in answer.document and request.method == "POST" else []
+    job = [] if answer.job_id is None else [answer.job_id]
     line = " ".join([request.method, request.target, f"{status} by {fault}" if changed else str(status), *job])
     shown = "".join(map(_escaped, line.replace(api_key, "***")))
     _LOGGER.info("%s", shown if len(shown) <= _LONGEST_LINE else f"{shown[:_LONGEST_LINE]}…")
@@ -332,7 +356,7 @@ def _checked_plan(faults: object) -> FaultPlan:
     raise InvalidInputError(defect)
 
 
-_FOREIGN_DOCUMENT = {"id": "job_foreign", "status": "completed", "prLink": "https://foreign.example/pull/1"}
+_FOREIGN_LINK = "https://foreign.example/pull/1"
 
 
 class ForeignOrigin:
@@ -340,10 +364,12 @@ class ForeignOrigin:
 
     Args:
         host: The address to listen on; the port is a free one.
+        dialect: What that job looks like, as for the emulator.
     """
 
-    def __init__(self, *, host: str = "127.0.0.1") -> None:
-        self._listener = Listener(self._respond, host, 0)
+    def __init__(self, *, host: str = "127.0.0.1", dialect: "Dialect | None" = None) -> None:
+        self._served = served_dialect(dialect)
+        self._listener = Listener(self._respond, host, 0, self._served.key_header)
         self._requests: list[ReceivedRequest] = []
 
     async def __aenter__(self) -> Self:
@@ -372,7 +398,7 @@ class ForeignOrigin:
 
     async def _respond(self, exchange: Exchange) -> bool:
         self._requests.append(exchange.received)
-        body = json.dumps(_FOREIGN_DOCUMENT).encode()
+        body = json.dumps(self._served.document(self._served.completed("foreign", _FOREIGN_LINK))).encode()
         headers = (("Content-Type", "application/json"), ("Content-Length", str(len(body))))
         await exchange.send(Message(200, headers, body).to(exchange.received.method).to_bytes())
         return True

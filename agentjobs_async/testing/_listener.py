@@ -152,14 +152,16 @@ class Listener:
         handle: Answers a request.
         host: The address to listen on.
         port: 0 for a free one.
+        key_header: The name of the header of the key.
 
     Attributes:
         accepted: The number of connections accepted.
         refusing: Whether it accepts no connections.
     """
 
-    def __init__(self, handle: Handle, host: str, port: int) -> None:
+    def __init__(self, handle: Handle, host: str, port: int, key_header: str = "Authorization") -> None:
         self._handle = handle
+        self._key_header = key_header
         self._host = host
         self.port = port
         self.accepted = 0
@@ -299,7 +301,7 @@ class Listener:
         received = ReceivedRequest(
             method=request.method,
             target=request.raw_path,
-            headers=without_shown_credentials(request.headers.items()),
+            headers=without_shown_credentials(request.headers.items(), self._key_header),
             body=await request.content.read(),
             at=loop.time(),
             connection=handler.number,

@@ -21,10 +21,16 @@ class _Credential(str):
         return "'***'"
 
 
-def without_shown_credentials(headers: Iterable[tuple[str, str]]) -> CIMultiDictProxy[str]:
-    """Return headers whose values are whole, but whose repr shows no credential."""
+def without_shown_credentials(headers: Iterable[tuple[str, str]], key_header: str) -> CIMultiDictProxy[str]:
+    """Return headers whose values are whole, but whose repr shows no credential.
+
+    Args:
+        headers: Names and values.
+        key_header: The name of the header of the key.
+    """
+    secret = {*_SECRET, key_header.lower()}
     return CIMultiDictProxy(
-        CIMultiDict((name, _Credential(value) if name.lower() in _SECRET else value) for name, value in headers)
+        CIMultiDict((name, _Credential(value) if name.lower() in secret else value) for name, value in headers)
     )
 
 
@@ -39,9 +45,11 @@ class ReceivedRequest:
         body: The bytes of the body.
         at: Seconds on the loop's clock.
         connection: The number of its connection, from 1.
-        project_id: The project in the path, percent-decoded; `None` outside of the service's paths.
+        project_id: The project in the path, percent-decoded, else that of the job, or of the body of a create;
+            `None` outside of the service's paths.
         job_id: The job in the path, percent-decoded; `None` in any other path.
         prompt: The prompt of a valid create, or of the job that is read.
+        extra: The further fields of a valid create, by their names.
         fault: The text of the fault it met; `None` for none.
     """
 
@@ -54,16 +62,25 @@ class ReceivedRequest:
     project_id: str | None = None
     job_id: str | None = None
     prompt: str | None = None
+    extra: Mapping[str, Any] = attrs.field(factory=dict)
     fault: str | None = None
 
 
 @attrs.frozen
 class Answer:
-    """An answer of the service before a fault changes it."""
+    """An answer of the service before a fault changes it.
+
+    Args:
+        status: The HTTP status.
+        document: The document.
+        headers: Headers of its own.
+        job_id: The id of the job that it says was created.
+    """
 
     status: int
     document: Mapping[str, Any]
     headers: Headers = ()
+    job_id: str | None = None
 
 
 @attrs.frozen

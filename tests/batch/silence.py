@@ -10,12 +10,12 @@ from sqlalchemy import true
 from agentjobs_async._loop.tasks import until_done
 from agentjobs_async.batch import Journal
 from agentjobs_async.batch._store import statements
-from agentjobs_async.batch._store.heartbeat import Heartbeat, _Instant
+from agentjobs_async.batch._store.heartbeat import Heartbeat, Instant
 from tests.postgresql import execute
 
 NEVER: Final = 600.0
 """Seconds until an owner counts as dead: longer than any machine stands still within a test."""
-LONG_AGO: Final = _Instant(boot=float("-inf"), wall=float("-inf"))
+LONG_AGO: Final = Instant(boot=float("-inf"), wall=float("-inf"))
 
 
 @contextmanager

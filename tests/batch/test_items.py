@@ -1,6 +1,7 @@
 """What an item may be."""
 
 import math
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -40,10 +41,20 @@ def test_wrong_contexts() -> None:
         assert len(check_items([BatchItem("k", "p", context=context)])[1]) == 1, name
 
 
+def test_wrong_extras() -> None:
+    """An extra that is no JSON object, or is too large, is refused, without a word of what it holds."""
+    for name, extra in (WRONG_CONTEXTS | {"deep": deep(), "mapping": MappingProxyType({"a": "secret"})}).items():
+        with pytest.raises(InvalidInputError, match="extra must") as caught:
+            checked_item(BatchItem("k", "p", extra=extra))
+        assert "secret" not in str(caught.value), name
+        assert caught.value.__context__ is None, name
+        assert len(check_items([BatchItem("k", "p", extra=extra)])[1]) == 1, name
+
+
 def test_contexts() -> None:
-    """Any JSON object of up to 16 KiB is a context; the item can be hashed as before, and its repr leaves it out."""
+    """Any JSON object of up to 16 KiB is a context or extra; the item's hash and its repr leave it out."""
     for context in ({}, {"a": [1, 2.5, "x\0", None, True, {"b": []}]}, {"a": "x" * 16_375}):
-        item = BatchItem("k", "p", context=context)
+        item = BatchItem("k", "p", context=context, extra=context)
         assert checked_item(item) is item
         assert hash(item) == hash(BatchItem("k", "p"))
-        assert "x" not in repr(item).replace("context", "")
+        assert "x" not in repr(item).replace("context", "").replace("extra", "")

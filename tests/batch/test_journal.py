@@ -725,6 +725,8 @@ ILLEGIBLE = [
     "state = 'secret'",
     "context = '[1]'",
     "context = 'no JSON: secret'",
+    "extra = '[1]'",
+    "extra = 'no JSON: secret'",
     "polls = 'secret'",
     "ended_at = 'secret'",
 ]

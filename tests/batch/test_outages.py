@@ -192,11 +192,11 @@ async def test_a_claim_that_is_answered_after_a_429(virtual_journal: Journal, mo
     """An item whose claim is answered while its project is held back is not sent before the server allows it."""
     real, slow = virtual_journal.store.claim, ["a1"]
 
-    async def claim(key: str, owner: str) -> Any:
+    async def claim(key: str, *rest: Any) -> Any:
         if key in slow:
             slow.remove(key)
             await asyncio.sleep(1)
-        return await real(key, owner)
+        return await real(key, *rest)
 
     monkeypatch.setattr(virtual_journal.store, "claim", claim)
     answers = {"a0": [rate_limited(500)]}
@@ -220,10 +220,10 @@ async def test_an_item_withdrawn_before_its_claim_takes_no_part_of_a_rate(
     """An item that is abandoned right before it is claimed leaves its part of a rate to the next one."""
     real = virtual_journal.store.claim
 
-    async def claim(key: str, owner: str) -> Any:
+    async def claim(key: str, *rest: Any) -> Any:
         if key == "k0":
             await virtual_journal.abandon(key)
-        return await real(key, owner)
+        return await real(key, *rest)
 
     monkeypatch.setattr(virtual_journal.store, "claim", claim)
     session = FakeSession()

@@ -230,10 +230,10 @@ def delay(journal: Journal, late: str, key: str, patch: pytest.MonkeyPatch) -> N
         await is_rejected.wait()
         await asyncio.sleep(0.01)
 
-    async def claimed(claiming: str, owner: str) -> Any:
+    async def claimed(claiming: str, *rest: Any) -> Any:
         if (late, claiming) == ("claim", key):
             await wait()
-        return await claim(claiming, owner)
+        return await claim(claiming, *rest)
 
     async def moved(how: Move, moving: str, *rest: Any, **settings: Any) -> JournalRow | None:
         if how is RELEASE and (late, moving) == ("429", key):
@@ -464,10 +464,10 @@ async def test_a_row_that_somebody_else_claimed(file_journal: Journal, monkeypat
     """A row that is not planned any more when its turn comes is left to whoever took it."""
     real = file_journal.store.claim
 
-    async def late(key: str, owner: str) -> Any:
+    async def late(key: str, *rest: Any) -> Any:
         if key == "k1":
             assert await real(key, BY_HAND)
-        return await real(key, owner)
+        return await real(key, *rest)
 
     monkeypatch.setattr(file_journal.store, "claim", late)
     session = FakeSession()

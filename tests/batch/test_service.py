@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agentjobs_async import AgentJobsSession, InvalidInputError
+from agentjobs_async import AgentJobsSession, Dialect, InvalidInputError
 from agentjobs_async.batch import BatchWorker, Journal, run_batch
 from agentjobs_async.batch._service import options_to
 from agentjobs_async.durable import DurableJobs
@@ -88,7 +88,7 @@ async def test_other_paths_are_another_service(journal: Journal) -> None:
     """Another base path or path template may lead to other jobs, so that it is refused, and named."""
     await begin(journal, session_of(HOST))
     assert "not to https://api.example.com/own," in await refused(journal, session_of(f"{HOST}/own"))
-    other = session_of(HOST, get_path="/v3/job/{job_id}")
+    other = session_of(HOST, dialect=Dialect(get_path="/v3/job/{job_id}"))
     assert "/v3/job/{job_id}" in await refused(journal, other)
 
 
@@ -152,12 +152,14 @@ async def test_a_session_in_memory(journal: Journal) -> None:
 
 def test_options_to_a_service() -> None:
     """A command gets the options that lead to the service which a journal records, and none before its first run."""
+    paths = f"{Dialect().create_path} {Dialect().get_path}"
     options = {
         None: [],
         "emulator": ["--emulator"],
-        f"{HOST}/own /a /b": ["--base-url", f"{HOST}/own"],
-        "http://127.0.0.1:80 /a /b": ["--base-url", "http://127.0.0.1:80"],
-        "http://inside.example /a /b": ["--base-url", "http://inside.example", "--allow-insecure"],
-        "https://gateway.example/*** /a /b": [],
+        f"{HOST}/own {paths}": ["--base-url", f"{HOST}/own"],
+        f"http://127.0.0.1:80 {paths}": ["--base-url", "http://127.0.0.1:80"],
+        f"http://inside.example {paths}": ["--base-url", "http://inside.example", "--allow-insecure"],
+        f"https://gateway.example/*** {paths}": [],
+        f"{HOST}/own /a /b": ["--service", "FILE"],
     }
     assert {service: options_to(service) for service in options} == options

@@ -10,7 +10,7 @@ def test_moves() -> None:
     job_ends = {state: {State.ACTIVE} for state in (State.COMPLETED, State.FAILED, State.ARCHIVED)}
     assert {state: origins(state) for state in State} == job_ends | {
         State.PLANNED: {State.SENDING, State.UNKNOWN} | retried,
-        State.SENDING: {State.PLANNED},
+        State.SENDING: {State.PLANNED, State.UNKNOWN},
         State.ACTIVE: {State.SENDING, State.UNKNOWN, State.ACTIVE},
         State.ABANDONED: {State.PLANNED, State.ACTIVE, State.UNKNOWN},
         State.REJECTED: {State.SENDING, State.UNKNOWN},

@@ -124,10 +124,10 @@ async def test_a_journal_that_fails(file_journal: Journal, monkeypatch: pytest.M
     """A journal that can't be written makes a set fail, and only that: it can be run again."""
     real, errors = file_journal.store.claim, [JournalError("no room", "full")]
 
-    async def claim(key: str, owner: str) -> Any:
+    async def claim(key: str, *rest: Any) -> Any:
         if errors:
             raise errors.pop()
-        return await real(key, owner)
+        return await real(key, *rest)
 
     monkeypatch.setattr(file_journal.store, "claim", claim)
     await file_journal.add(items(3))
@@ -282,7 +282,7 @@ async def test_a_claim_that_is_cut_off(laid_out: str, monkeypatch: pytest.Monkey
         await one.add(items(1))
         asked = asyncio.Event()
 
-        async def silent(key: str, _: str) -> Any:
+        async def silent(key: str, *_: Any) -> Any:
             assert isinstance(await two.store.claim(key, BY_HAND), str)
             asked.set()
             await asyncio.Event().wait()
@@ -312,9 +312,9 @@ async def test_raised_limits_are_noticed(file_journal: Journal, monkeypatch: pyt
     loop, real = asyncio.get_running_loop(), file_journal.store.claim
     asked: list[float] = []
 
-    async def claim(key: str, owner: str) -> Any:
+    async def claim(key: str, *rest: Any) -> Any:
         asked.append(loop.time())
-        return NoRoom(3600.0) if len(asked) < 3 else await real(key, owner)
+        return NoRoom(3600.0) if len(asked) < 3 else await real(key, *rest)
 
     monkeypatch.setattr(file_journal.store, "claim", claim)
     await file_journal.add(items(1))

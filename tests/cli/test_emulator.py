@@ -1,7 +1,9 @@
 import re
+import shlex
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -68,6 +70,31 @@ def test_faults() -> None:
     with emulator("--fault", "400 then 401", "--quiet", number=signal.SIGTERM) as running:
         assert [main(["create", "Tidy up"]) for _ in range(2)] == [1, 3]
     assert "POST" not in running.stderr
+
+
+def test_a_service_file(tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--service` serves the file's dialect, and says how other commands get there; a bad file is refused."""
+    monkeypatch.delenv("AGENTJOBS_API_KEY", raising=False)
+    file = tmp_path / "our service.toml"
+    lines = (
+        'base_url = "https://api.example.com"',
+        'key_env = "OUR_KEY"',
+        'create_path = "/runs"',
+        "integer_ids = true",
+    )
+    file.write_text("\n".join(lines))
+    with emulator("--service", str(file)) as running:
+        printed = running.until_error("--base-url http:").stderr
+        needed = re.search(r"other commands need (--service .* --base-url \S+)", printed)
+        address = dict(VARIABLE.findall(running.stdout))["AGENTJOBS_BASE_URL"]
+        assert main(["create", "--service", str(file), "--base-url", address, "Tidy up"]) == 0
+        assert re.fullmatch(r"demo~\.\d{15}\n", capsys.readouterr().out)
+    assert needed is not None
+    assert shlex.split(needed[1]) == ["--service", str(file), "--base-url", address]
+    assert "POST /runs 201" in running.stderr
+    file.write_text("create_pat = 1")
+    assert main(["emulator", "--service", str(file)]) == 2
+    assert "did you mean 'create_path'?" in capsys.readouterr().err
 
 
 def test_quota_of_polls() -> None:

@@ -71,7 +71,7 @@ def test_another_module_missing(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C while prompts are typed, or outside of any command, ends with 130, without a traceback."""
 
-    def interrupted(*_: object) -> NoReturn:
+    def interrupted(*_: object, **_options: object) -> NoReturn:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(prompts, "read_records", interrupted)

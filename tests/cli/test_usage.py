@@ -154,7 +154,7 @@ def test_without_a_setting(service: EmulatorThread, monkeypatch: pytest.MonkeyPa
         ("PROJECT_ID", ("create x", "run x"), "give --project ID or set AGENTJOBS_PROJECT_ID"),
         ("PROJECT_ID", ("get job_1",), "write project~.job, give --project, or set AGENTJOBS_PROJECT_ID"),
         ("API_KEY", ("get job_1", "run x"), "set AGENTJOBS_API_KEY or give --key-file FILE"),
-        ("BASE_URL", ("run x", "create x", "get a~.b", "wait a~.b"), "give --base-url URL or set AGENTJOBS_BASE_URL"),
+        ("BASE_URL", ("run x", "create x", "get a~.b", "wait a~.b"), "or --base-url URL, or set AGENTJOBS_BASE_URL"),
         ("BASE_URL", ("run x", "create x", "get a~.b", "wait a~.b"), "agentjobs run --emulator"),
     ):
         with monkeypatch.context() as patch:

@@ -15,6 +15,8 @@ from tests.polled import ACTIVE, DONE, REF
 ITEM: Final = batch.BatchItem("k", "Fix it", "docs", {"page": 1})
 ROW: Final = batch.JournalRow("k", "Fix it", "docs", State.ACTIVE, "job_1", None, None, datetime.now(UTC), 1)
 VALUES: Final[tuple[Any, ...]] = (
+    agentjobs_async.Dialect(body={"input": {"text": "{prompt}"}}, statuses={"done": "completed"}),
+    agentjobs_async.KeyRequested(changed=True, error=None),
     *(ACTIVE, REF, agentjobs_async.JobSource("repository", "main"), agentjobs_async.JobStatus.FAILED),
     *(agentjobs_async.CreateOutcome.UNKNOWN, agentjobs_async.History(), agentjobs_async.Estimate(1.0, 2.0)),
     *(agentjobs_async.HttpTimeouts(), agentjobs_async.PollBudget(), agentjobs_async.TrackerStats()),

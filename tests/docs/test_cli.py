@@ -1,16 +1,23 @@
 import csv
+import json
 import re
+from collections.abc import Callable
+from inspect import signature
 from pathlib import Path
+from typing import Any
 
 import pytest
+from attrs import fields
 
+from agentjobs_async import AgentJobsSession, Dialect
 from agentjobs_async.__main__ import main
+from agentjobs_async.batch import run_batch
 from agentjobs_async.cli.main import COMMANDS
 from agentjobs_async.testing import Emulator, JobScript
 from tests.docs.samples import blocks, shell
 from tests.test_docs import ROOT, table_below
 
-FIRST, STEPS, BATCH, TABLE, SETTLING, LOOP, RETRYING, MANY, EXPORT = blocks("cli", "sh")
+FIRST, STEPS, BATCH, TABLE, EXTRA, SETTLING, LOOP, RETRYING, MANY, EXPORT = blocks("cli", "sh")
 (SETTLED,) = blocks("cli", "text")
 
 
@@ -40,6 +47,17 @@ async def test_batch(emulator: Emulator, tmp_path: Path) -> None:
     assert len((tmp_path / "results.csv").read_text(encoding="utf-8").splitlines()) == 3
     assert (await shell(SETTLING, tmp_path))[0] == 0
     assert emulator.agents_started["Document page 8"] == 1
+
+
+async def test_extra(emulator: Emulator, tmp_path: Path) -> None:
+    """The lines for more fields of a create send them, from a column and as they are."""
+    emulator.script(JobScript(duration=0))
+    (tmp_path / "pages.csv").write_text("id,title\npage-7,Index\n", encoding="utf-8")
+    assert (await shell(EXTRA, tmp_path))[0] == 0
+    assert [json.loads(request.body) for request in emulator.requests if request.method == "POST"] == [
+        {"prompt": "Document Index", "branch": "docs/page-7", "model": "large"},
+        {"prompt": "Document the v2 endpoints", "branch": "main"},
+    ]
 
 
 async def test_loop(emulator: Emulator, tmp_path: Path) -> None:
@@ -105,6 +123,33 @@ async def test_spreadsheet(tmp_path: Path, capfd: pytest.CaptureFixture[str]) ->
     (tmp_path / "pages.csv").write_text("id;title;body\n7;Größe;Maß\n", encoding="cp1252")
     assert (await shell(TABLE.splitlines()[0], tmp_path))[0] == 2
     assert [capfd.readouterr().err] == blocks("cli", "console")
+
+
+CALLABLES: dict[str, Callable[..., Any]] = {
+    "session": AgentJobsSession,
+    "create_job": AgentJobsSession.create_job,
+    "run_job": AgentJobsSession.run_job,
+    "run_batch": run_batch,
+    "Dialect": Dialect,
+}
+
+
+def test_parity() -> None:
+    """The table names each parameter of what Python has, no other, and what the shell has for it, or why it has not."""
+    rows = table_below(ROOT / "docs" / "cli.md", "What Python can, and how the shell says it")
+    shown = [(name, each) for row in rows for name in row[1].split(", ") for each in re.findall(r"`(\w+)`", row[0])]
+    parameters = {name: list(signature(found).parameters) for name, found in CALLABLES.items()}
+    wanted = [(name, each) for name, found in parameters.items() for each in found if each != "self"]
+    assert sorted(shown) == sorted(wanted)
+    unsaid = [row for row in rows if not re.fullmatch(r".*`.+|.*service file.*|- \(.+\)", row[2])]
+    assert unsaid == []
+
+
+def test_settings_of_the_service_file() -> None:
+    """What the table leaves to the service file is a setting of it."""
+    rows = table_below(ROOT / "docs" / "cli.md", "What Python can, and how the shell says it")
+    left = {name for row in rows if row[2] == "service file" for name in re.findall(r"`(\w+)`", row[0])}
+    assert left == {each.name for each in fields(Dialect)}
 
 
 def test_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,6 +11,11 @@ async def test_emulator_sample() -> None:
     assert await run_page("testing")["test_my_bot"]() is None
 
 
+async def test_dialect_sample() -> None:
+    """The sample of another service passes as a test."""
+    assert await run_page("testing")["test_our_service"]() is None
+
+
 def test_a_new_project(pytester: pytest.Pytester) -> None:
     """With the settings, the conftest and the tests of the page, a new project's tests pass without a warning."""
     plain, plugin, with_fixtures, *_ = blocks("testing")

@@ -155,11 +155,11 @@ async def test_journal_that_was_full(
     calls: list[str] = []
     work = getattr(Records, move)
 
-    async def full_at_first(records: Records, key: str, *arguments: object) -> object:
+    async def full_at_first(records: Records, key: str, *arguments: object, **named: object) -> object:
         calls.append(key)
         if len(calls) == 1:
             raise JournalError("no space left", "full")
-        return await work(records, key, *arguments)
+        return await work(records, key, *arguments, **named)
 
     monkeypatch.setattr(Records, move, full_at_first)
     monkeypatch.setattr(creates, "_HELD_SECONDS", 0.05)

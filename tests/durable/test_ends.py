@@ -108,12 +108,12 @@ async def test_retried_as_its_create_ends(
     """A job that is abandoned and retried while its claim is at a disk that fails is sent all the same."""
     claim, asked, failing = Records.claim, asyncio.Event(), asyncio.Event()
 
-    async def claimed(records: Records, key: str) -> Any:
+    async def claimed(records: Records, key: str, *rest: Any) -> Any:
         if not asked.is_set():
             asked.set()
             await failing.wait()
             raise JournalError("the commit failed", "io")
-        return await claim(records, key)
+        return await claim(records, key, *rest)
 
     monkeypatch.setattr(Records, "claim", claimed)
     noticed = asyncio.Event()

@@ -10,7 +10,7 @@ import pytest
 
 from agentjobs_async import AgentJob, AgentJobsSession, JobRef, JobStatus, JournalError, ResponseError
 from agentjobs_async.batch import BatchWorker, Journal
-from agentjobs_async.batch._run.item import record_end
+from agentjobs_async.batch._run.item_run import record_end
 from agentjobs_async.batch._run.records import Records
 from agentjobs_async.batch._store.durable_rows import DurableRows
 from agentjobs_async.durable import DurableEntry, DurableJobs

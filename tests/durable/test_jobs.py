@@ -1,4 +1,5 @@
 import asyncio
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -61,13 +62,48 @@ async def test_contexts_of_one_create(session: AgentJobsSession, file_journal: J
 
 
 async def test_another_job_of_a_key(emulator: Emulator, session: AgentJobsSession, file_journal: Journal) -> None:
-    """Another prompt or project under a key of the journal is refused."""
+    """Another prompt, project or extra under a key of the journal is refused."""
+    extra = {"branch": "main"}
     async with DurableJobs(session, file_journal) as jobs:
-        await jobs.submit("k", "Hello", project_id="docs")
-        for prompt, project_id in (("Bye", None), ("Hello", "other")):
-            with pytest.raises(InvalidInputError, match="another prompt or project"):
-                await jobs.submit("k", prompt, project_id=project_id)
+        await jobs.submit("k", "Hello", project_id="docs", extra=extra)
+        await jobs.submit("k", "Hello", project_id="docs", extra=dict(extra))
+        for prompt, project_id, other in (
+            ("Bye", None, extra),
+            ("Hello", "other", extra),
+            ("Hello", None, None),
+            ("Hello", None, {"branch": "other"}),
+        ):
+            with pytest.raises(InvalidInputError, match="another prompt, project or extra"):
+                await jobs.submit("k", prompt, project_id=project_id, extra=other)
     assert emulator.agents_started == {"Hello": 1}
+
+
+@pytest.mark.parametrize("extra", [{"prompt": "x"}, {"a": float("nan")}, "branch", {"a": "x" * 16_384}])
+async def test_wrong_extras(emulator: Emulator, session: AgentJobsSession, file_journal: Journal, extra: Any) -> None:
+    """An extra that can't be sent is refused before anything is planned."""
+    async with DurableJobs(session, file_journal) as jobs:
+        with pytest.raises(InvalidInputError, match="extra"):
+            await jobs.submit("k", "Hello", extra=extra)
+        assert await jobs.get("k") is None
+    assert emulator.requests == ()
+
+
+async def test_extra(emulator: Emulator, session: AgentJobsSession, journal: Journal, listener: Listener) -> None:
+    """An extra is sent with the create, and every entry of the key has it, before the end and after it."""
+    extra = {"branch": "main", "tags": ["a"]}
+    async with DurableJobs(session, journal, on_end=listener.on_end) as jobs:
+        entry = await jobs.submit("k", "Hello", extra=extra)
+        plain = await jobs.submit("plain", "Bye")
+        followed = await jobs.get("k")
+        await listener.ends(2)
+        ended = await jobs.get("k")
+        entry.extra["tags"].append("b")
+    assert followed is not None
+    assert ended is not None
+    assert (followed.extra, ended.extra, plain.extra) == (extra, extra, {})
+    assert {told.key: told.extra for told in listener.entries} == {"k": extra, "plain": {}}
+    bodies = [json.loads(request.body) for request in emulator.requests if request.method == "POST"]
+    assert bodies == [{"prompt": "Hello", **extra}, {"prompt": "Bye"}]
 
 
 async def test_a_key_of_another_default_project(emulator: Emulator, journal: Journal) -> None:
@@ -75,7 +111,7 @@ async def test_a_key_of_another_default_project(emulator: Emulator, journal: Jou
     async with emulator.session(project_id="docs") as session, DurableJobs(session, journal) as jobs:
         await jobs.submit("k", "Hello")
     async with emulator.session(project_id="web") as session, DurableJobs(session, journal) as jobs:
-        with pytest.raises(InvalidInputError, match="another prompt or project"):
+        with pytest.raises(InvalidInputError, match="another prompt, project or extra"):
             await jobs.submit("k", "Hello")
         same = await jobs.submit("k", "Hello", project_id="docs")
     assert same.ref is not None

@@ -42,13 +42,13 @@ class _Both:
 async def _both(emulator: Emulator, journal: Journal, listener: Listener, prompt: str) -> AsyncIterator[_Both]:
     claim, asked, may_claim = Records.claim, asyncio.Event(), asyncio.Event()
 
-    async def claimed(records: Records, key: str) -> Any:
+    async def claimed(records: Records, key: str, *rest: Any) -> Any:
         if records.owner == batch_owner:
             await asked.wait()
         else:
             asked.set()
             await may_claim.wait()
-        return await claim(records, key)
+        return await claim(records, key, *rest)
 
     async with emulator.session(project_id="docs") as one, emulator.session(project_id="docs") as other:
         with pytest.MonkeyPatch.context() as patch:

@@ -15,9 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentjobs_async._http.api_key import MASK, ApiKey
-from agentjobs_async._http.responses import ResponseDecoder
+from agentjobs_async._http.api_key import ApiKey
+from agentjobs_async._http.masking import MASK
 from agentjobs_async.errors import InvalidInputError
+from tests.decoders import credentials_of
 from tests.rows import failures
 
 KEY = "sk_Marma+lade/42?~"
@@ -80,12 +81,12 @@ def test_masks(key: str) -> None:
 
     def check(_name: str, form: Callable[[str], str]) -> None:
         text = f"before {form(key)} after"
-        masked = ApiKey(key).mask(text)
+        masked = credentials_of(key).mask(text)
         assert masked.startswith("before ")
         assert masked.endswith(" after")
         assert MASK in masked
         assert not recognisable(key, masked)
-        assert ApiKey(key).may_be_in(text.encode())
+        assert credentials_of(key).may_be_in(text.encode())
 
     assert failures(check, *FORMS.items()) == {}
 
@@ -94,22 +95,22 @@ def test_hostile_text() -> None:
     """Text made to be searched for long is searched in time proportional to its length: 300 kB must not take hours."""
     for piece in ("\\", "\\s", "%", "%25", "%5c", "25", "s", "u00"):
         text = "\\s%" + piece * 100_000
-        assert ApiKey("sk_\\%marmalade").mask(text) == text
+        assert credentials_of("sk_\\%marmalade").mask(text) == text
 
 
 def test_what_is_masked() -> None:
     """Each occurrence is masked; a body without a key is told apart; a short key would be found in ordinary words."""
-    assert ApiKey(KEY).mask(f"{KEY}{KEY} and {KEY}") == "****** and ***"
-    assert not ApiKey(KEY).may_be_in(b'{"id": "job_1"}')
-    assert ApiKey(KEY).mask('{"id": "job_1"}') == '{"id": "job_1"}'
-    assert ApiKey("active").mask("active") == "active"
-    assert not ApiKey("active").may_be_in(b"active")
-    assert ApiKey("activeOK").mask("activeOK") == MASK
+    assert credentials_of(KEY).mask(f"{KEY}{KEY} and {KEY}") == "****** and ***"
+    assert not credentials_of(KEY).may_be_in(b'{"id": "job_1"}')
+    assert credentials_of(KEY).mask('{"id": "job_1"}') == '{"id": "job_1"}'
+    assert credentials_of("active").mask("active") == "active"
+    assert not credentials_of("active").may_be_in(b"active")
+    assert credentials_of("activeOK").mask("activeOK") == MASK
 
 
 def test_not_shown() -> None:
     """No way of writing out the key, or what holds it, shows it."""
-    holders = [ApiKey(KEY), Holder(ApiKey(KEY)), ResponseDecoder(ApiKey(KEY), 100)]
+    holders = [ApiKey(KEY), Holder(ApiKey(KEY))]
     ways: list[Callable[[object], str]] = [repr, str, format, ascii, lambda value: f"{[value]}"]
     shown = [way(holder) for holder in holders for way in ways]
     assert [text for text in shown if "Marma" in text or MASK not in text] == []
@@ -121,7 +122,7 @@ def test_not_in_fields() -> None:
     with pytest.raises(TypeError):
         vars(key)
     assert "Marma" not in repr(attrs.asdict(Holder(key)))
-    masker = key._masker
+    masker = key.masker
     for part in (key, masker):
         for name in type(part).__slots__ if part is not None else ():
             assert "Marma" not in repr(getattr(part, name))
@@ -142,9 +143,9 @@ def test_not_copied() -> None:
 
 def test_not_in_tracebacks() -> None:
     """A traceback with locals through the key's own frames does not show it."""
-    key = ApiKey(KEY)
+    credentials = credentials_of(KEY)
     with pytest.raises(TypeError) as caught:
-        key.mask(None)  # type: ignore[arg-type]  # fails inside of the masking
+        credentials.mask(None)  # type: ignore[arg-type]  # fails inside of the masking
     report = traceback.TracebackException.from_exception(caught.value, capture_locals=True)
     assert "Marma" not in "".join(report.format())
 
@@ -178,9 +179,23 @@ def test_refused() -> None:
 
 
 def test_header() -> None:
-    """The key is handed out as one request's header; a pasted `Bearer ` is named as what it is."""
-    assert ApiKey(KEY).authorization() == f"Bearer {KEY}"
+    """The key is handed out as the value of one header; a pasted `Bearer ` is named as what it is."""
+    assert ApiKey(KEY).formatted("Bearer {key}") == f"Bearer {KEY}"
     for word in ("Bearer", "bearer"):
         with pytest.raises(InvalidInputError, match="leave out the word Bearer"):
             ApiKey(f"{word} {KEY}")
-    assert ApiKey("BearerOfNews").authorization() == "Bearer BearerOfNews"
+    assert ApiKey("BearerOfNews").formatted("{key}") == "BearerOfNews"
+
+
+def test_digest() -> None:
+    """A digest depends on the key and on the message, and tells neither."""
+    digests = {ApiKey(key).digest_of(message) for key in (KEY, KEY[:-1]) for message in (b"a", b"b")}
+    assert len(digests) == 4
+    assert ApiKey(KEY).digest_of(b"a") in digests
+    assert {len(digest) for digest in digests} == {64}
+
+
+def test_same_key() -> None:
+    """Two objects hold the same key or another one."""
+    assert ApiKey(KEY).is_same(ApiKey(KEY))
+    assert not ApiKey(KEY).is_same(ApiKey(f"{KEY}x"))

@@ -25,6 +25,7 @@ from agentjobs_async import (
     CreateOutcome,
     CreateOutcomeUnknownError,
     CreateRetried,
+    Dialect,
     JobCreated,
     NotSentError,
     ProtocolError,
@@ -306,7 +307,7 @@ async def test_named_refusals_are_repeated() -> None:
     """A 5xx that the user named is sent again as a 429 is; another one leaves it unknown."""
     async with (
         Scripted(reply(503, None, ("Retry-After", "5")), reply(503), CREATED, reply(502)) as server,
-        server.session(create_refusals=[503, HTTPStatus.GATEWAY_TIMEOUT]) as session,
+        server.session(dialect=Dialect(create_refusals=[503, HTTPStatus.GATEWAY_TIMEOUT])) as session,
     ):
         assert (await session.create_job("Fix it")).id == "job_1"
         with pytest.raises(CreateOutcomeUnknownError):
@@ -322,7 +323,7 @@ async def test_named_refusals_without_patience() -> None:
     async def check(wish: str, settings: dict[str, Any]) -> None:
         async with (
             Scripted(reply(503, None, ("Retry-After", wish))) as server,
-            server.session(create_refusals={503}) as session,
+            server.session(dialect=Dialect(create_refusals={503})) as session,
         ):
             with pytest.raises(ServerError) as caught:
                 await session.create_job("Fix it", **settings)
@@ -465,7 +466,7 @@ async def test_session_closed_meanwhile() -> None:
         events: list[CreateFailed] = []
         async with Scripted(first, CREATED) as server:
             base_url = url(server) if url else server.base_url
-            session = server.session(base_url=base_url, hooks=[events.append], create_refusals={599})
+            session = server.session(base_url=base_url, hooks=[events.append], dialect=Dialect(create_refusals={599}))
             creating = asyncio.ensure_future(session.create_job("Fix it"))
             await asyncio.sleep(2)
             began = clock()

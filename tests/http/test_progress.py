@@ -8,15 +8,15 @@ import pytest
 from multidict import CIMultiDict
 
 from agentjobs_async import CreateOutcome, NotSentError
-from agentjobs_async._http.api_key import ApiKey
 from agentjobs_async._http.progress import Progress, StoppedError
-from agentjobs_async._http.responses import Response, ResponseDecoder
+from agentjobs_async._http.responses import Response
+from tests.decoders import decoder_of
 
 NOT_SENT, REJECTED, UNKNOWN = CreateOutcome.NOT_SENT, CreateOutcome.REJECTED, CreateOutcome.UNKNOWN
 
 
 def progress_of(before_send: Callable[[], bool] | None = None) -> Progress:
-    return Progress("docs", ResponseDecoder(ApiKey("0123456789"), 1_000), before_send)
+    return Progress("docs", decoder_of("0123456789", 1_000), before_send)
 
 
 def test_outcome_of_each_step() -> None:

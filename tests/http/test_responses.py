@@ -18,9 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from multidict import CIMultiDict
 
-from agentjobs_async._documents import job_of
-from agentjobs_async._http.api_key import ApiKey
-from agentjobs_async._http.responses import Response, ResponseDecoder
+from agentjobs_async._documents import NO_STATUSES, reader_with
+from agentjobs_async._http.responses import Response
 from agentjobs_async.errors import (
     AgentJobsError,
     AuthError,
@@ -34,6 +33,7 @@ from agentjobs_async.errors import (
     ServerError,
 )
 from agentjobs_async.models import AgentJob, JobRef, JobSource, Seen
+from tests.decoders import decoder_of
 from tests.http.test_api_key import FORMS, KEY, recognisable
 from tests.polled import REF
 from tests.rows import failures
@@ -42,7 +42,7 @@ from tests.rows import failures
 compressed = partial(gzip.compress, mtime=0)
 
 LIMIT = 100_000
-CODEC = ResponseDecoder(ApiKey(KEY), LIMIT)
+CODEC = decoder_of(KEY, LIMIT)
 DOCUMENT: dict[str, Any] = {
     "id": "job_1",
     "status": "active",
@@ -127,7 +127,7 @@ def test_no_object() -> None:
     def check(value: object) -> None:
         assert bad(answer(value)) == "schema"
         with pytest.raises(ProtocolError, match="a job is an object, not "):
-            job_of(value, "docs", {})
+            reader_with(NO_STATUSES).job(value, "docs")
 
     assert failures(check, None, 7, "job", [DOCUMENT]) == {}
 
@@ -200,7 +200,7 @@ def test_own_mapping() -> None:
         def __len__(self) -> int:
             return len(DOCUMENT)
 
-    job = job_of(Own(), "docs", {})
+    job = reader_with(NO_STATUSES).job(Own(), "docs")
     assert job == polled(answer())
     assert type(job.raw) is dict
     assert job.raw == DOCUMENT
@@ -651,7 +651,7 @@ def test_echo_as_json_escapes() -> None:
 def test_echo_as_a_number() -> None:
     """A key of digits only is masked as a number, too; other numbers stay numbers."""
     document = DOCUMENT | {"extra": [1234567890, 12345678901, 5, 0.5, True, None]}
-    found = ResponseDecoder(ApiKey("1234567890"), LIMIT).read(answer(document), REF)
+    found = decoder_of("1234567890", LIMIT).read(answer(document), REF)
     assert isinstance(found, Seen)
     assert found.job.raw["extra"] == ["***", "***", 5, 0.5, True, None]
 

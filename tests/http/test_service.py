@@ -13,15 +13,16 @@ from yarl import URL
 
 from agentjobs_async import AgentJob, AgentJobsError, JobRef, PollPolicy
 from agentjobs_async._http.api_key import ApiKey
-from agentjobs_async._http.responses import Response, ResponseDecoder
+from agentjobs_async._http.responses import Response
 from agentjobs_async._http.service import Service
 from agentjobs_async._http.transport import Transport
 from agentjobs_async.models import Seen
+from tests.decoders import decoder_of
 from tests.polled import REF, every
 from tests.rows import failures
 from tests.scripted import KEY, Reply, Scripted, http, job
 
-DECODER = ResponseDecoder(ApiKey(KEY), 100_000)
+DECODER = decoder_of(KEY, get_path="/jobs/{job_id}")
 ACTIVE = json.dumps({"id": "job_1", "status": "active", "source": {"ref": "main"}}).encode()
 COMPLETED = ACTIVE.replace(b"active", b"completed")
 ECHO = json.dumps({"id": "job_1", "status": "active", "note": KEY}).encode()
@@ -36,7 +37,8 @@ class Sent:
     read_seconds = 30.0
     next: Response
 
-    async def read(self, _url: URL) -> Response:
+    async def read(self, _url: URL, _key: ApiKey, *, repeats: bool) -> Response:
+        assert not repeats  # the next poll is due soon
         return self.next
 
 
@@ -46,7 +48,7 @@ class Polling:
     def __init__(self) -> None:
         self._transport = Sent()
         transport = cast("Transport", self._transport)
-        self.service = Service(URL("https://service.example"), "/jobs", "/jobs/{job_id}", transport, DECODER)
+        self.service = Service(URL("https://service.example"), transport, DECODER)
 
     def answer(self, sent: Response, label: str | None = None) -> Seen | AgentJobsError:
         """Return the answer to a poll to which the server sent this response."""

@@ -23,12 +23,16 @@ from agentjobs_async import (
 )
 from agentjobs_async._http.api_key import ApiKey
 from agentjobs_async._http.progress import Progress
-from agentjobs_async._http.responses import Response, ResponseDecoder
+from agentjobs_async._http.proxy import DIRECT, Proxy
+from agentjobs_async._http.responses import Response
 from agentjobs_async._http.transport import Transport
+from tests.decoders import credentials_of, decoder_of
 from tests.polled import clock
 from tests.rows import failures, failures_in_turn
 from tests.scripted import KEY, Reply, Scripted, address, http, job, loopback_socket, reply
 
+API_KEY = ApiKey(KEY)
+CREDENTIALS = credentials_of(KEY)
 JOB = b'{"id": "job_1", "status": "active"}'
 
 
@@ -37,11 +41,11 @@ async def opened(**settings: Any) -> AsyncIterator[Transport]:
     defaults = {
         "timeouts": HttpTimeouts(connect=5, request=20),
         "ssl": None,
-        "proxy": None,
+        "proxy": DIRECT,
         "user_agent": "tests",
         "max_document_bytes": 1000,
     }
-    transport = Transport(ApiKey(KEY), **(defaults | settings))
+    transport = Transport(CREDENTIALS, **(defaults | settings))
     transport.open()
     try:
         yield transport
@@ -50,16 +54,16 @@ async def opened(**settings: Any) -> AsyncIterator[Transport]:
 
 
 def progress_of_one() -> Progress:
-    return Progress("docs", ResponseDecoder(ApiKey(KEY), 1_000))
+    return Progress("docs", decoder_of(KEY, 1_000))
 
 
 async def read(server: Scripted, **settings: Any) -> Response | AgentJobsError:
     async with opened(**settings) as transport:
-        return await transport.read(URL(server.base_url))
+        return await transport.read(URL(server.base_url), API_KEY)
 
 
 async def body_of(transport: Transport, server: Scripted) -> bytes:
-    answer = await transport.read(URL(server.base_url))
+    answer = await transport.read(URL(server.base_url), API_KEY)
     assert isinstance(answer, Response)
     return answer.body
 
@@ -122,9 +126,9 @@ async def test_repeated_read(*, repeats: bool) -> None:
     async def check(replies: list[Reply], connections: list[int], error: str = "") -> None:
         async with Scripted(*replies) as server, opened() as transport:
             for _ in range(connections.count(1) - 1):
-                assert isinstance(await transport.read(URL(server.base_url)), Response)
+                assert isinstance(await transport.read(URL(server.base_url), API_KEY), Response)
             began = clock()
-            answer = await transport.read(URL(server.base_url), repeats=repeats)
+            answer = await transport.read(URL(server.base_url), API_KEY, repeats=repeats)
             assert clock() - began == pytest.approx(20 if "answer" in error else 0, abs=0.5)
         assert (error or "job_1") in (str(answer) if isinstance(answer, AgentJobsError) else answer.body.decode())
         assert [request.connection for request in server.requests] == connections
@@ -193,7 +197,7 @@ async def test_cancelled_in_the_body() -> None:
     asked = asyncio.Event()
     first = Reply(b"HTTP/1.1 200 OK\r\n\r\n{", "hang", after=asked.set)
     async with opened() as transport, Scripted(first, job()) as server:
-        reading = asyncio.ensure_future(transport.read(URL(server.base_url)))
+        reading = asyncio.ensure_future(transport.read(URL(server.base_url), API_KEY))
         await asked.wait()
         for _ in range(5):
             await asyncio.sleep(0)
@@ -221,16 +225,16 @@ async def test_reads_share_connections_and_creates_do_not() -> None:
     async with Scripted(job()) as server, opened() as transport:
         url = URL(server.base_url)
         for _ in range(2):
-            await transport.read(url)
-            await transport.create(url, b"{}", progress_of_one())
+            await transport.read(url, API_KEY)
+            await transport.create(url, b"{}", progress_of_one(), API_KEY)
     reads = [request.connection for request in server.requests if request.line.startswith("GET")]
     creates = [request.connection for request in server.requests if request.line.startswith("POST")]
     assert (reads, creates) == ([1, 1], [2, 3])
 
 
 async def _failure(transport: Transport, url: str, progress: Progress | None = None) -> NotSentError:
-    read = await transport.read(URL(url))
-    created = await transport.create(URL(url), b"{}", progress or progress_of_one())
+    read = await transport.read(URL(url), API_KEY)
+    created = await transport.create(URL(url), b"{}", progress or progress_of_one(), API_KEY)
     assert isinstance(read, NotSentError)
     assert isinstance(created, NotSentError)
     assert read.reason == created.reason
@@ -273,7 +277,7 @@ async def test_surprise_while_connecting(monkeypatch: pytest.MonkeyPatch) -> Non
     fail = AsyncMock(side_effect=UnicodeError("label too long"))
     monkeypatch.setattr("aiohttp.connector.aiohappyeyeballs.start_connection", fail)
     async with opened() as transport:
-        answer = await transport.create(URL("http://127.0.0.1:9"), b"{}", progress_of_one())
+        answer = await transport.create(URL("http://127.0.0.1:9"), b"{}", progress_of_one(), API_KEY)
     assert isinstance(answer, NotSentError)
     assert (answer.reason, answer.message) == ("connect", "nothing was sent to 127.0.0.1: label too long")
 
@@ -306,14 +310,14 @@ async def test_certificates(server_tls: ssl.SSLContext, client_tls: ssl.SSLConte
 
 async def test_proxy_that_refuses() -> None:
     """A proxy that makes no tunnel: nothing was sent, and the proxy did not see the key."""
-    async with Scripted(reply(407)) as proxy, opened(proxy=URL(proxy.base_url)) as transport:
+    async with Scripted(reply(407)) as proxy, opened(proxy=Proxy(URL(proxy.base_url))) as transport:
         assert (await _failure(transport, "https://service.example")).reason == "proxy"
     assert not any(KEY in str(request.headers) for request in proxy.requests)
 
 
 async def test_closing() -> None:
     """Closing is idempotent, and legal before anything was opened."""
-    transport = Transport(ApiKey(KEY), HttpTimeouts(), None, None, "tests", 1)
+    transport = Transport(CREDENTIALS, HttpTimeouts(), None, DIRECT, "tests", 1)
     await transport.aclose()
     transport.open()
     reads = transport._reads

@@ -8,18 +8,18 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from yarl import URL
 
-from agentjobs_async._http.urls import PathTemplate, checked_base_url, checked_proxy
+from agentjobs_async._dialect.templates import create_template, get_template
+from agentjobs_async._http.urls import UrlTemplate, checked_base_url
 from agentjobs_async.errors import InvalidInputError
 from tests.ids import LEGAL_IDS
 from tests.rows import failures
 
 BASE = URL("https://api.example.com/own")
-NAMES = frozenset({"project_id", "job_id"})
 DEFAULT = "/v2/agent/{project_id}/job/{job_id}"
 
 
-def template(text: Any, base: URL = BASE, *, required: frozenset[str] = frozenset({"job_id"})) -> PathTemplate:
-    return PathTemplate("get_path", text, base, allowed=NAMES, required=required)
+def template(text: Any, base: URL = BASE) -> UrlTemplate:
+    return UrlTemplate(base, get_template(text))
 
 
 def test_base_url() -> None:
@@ -97,32 +97,6 @@ def test_any_base_url(text: str) -> None:
     assert (url.user, url.password, url.raw_query_string, url.raw_fragment) == (None, None, "", "")
 
 
-HTTPS = URL("https://api.example.com")
-
-
-def test_proxy() -> None:
-    """A proxy is an http(s) address that may hold a password, or none; any other is refused without being quoted."""
-    assert checked_proxy(None, HTTPS) is None
-    address = "http://user:secret@proxy.example.com:3128"
-    assert checked_proxy(address, HTTPS) == URL(address)
-
-    def check(value: object) -> None:
-        with pytest.raises(InvalidInputError, match=r"^proxy must be ") as caught:
-            checked_proxy(value, HTTPS)
-        assert "marmalade" not in str(caught.value)
-
-    assert failures(check, 7, "", "proxy:3128", "socks5://marmalade@proxy", "http://a b") == {}
-
-
-def test_proxy_that_would_read_the_key() -> None:
-    """With plain http, the key reaches no proxy but on loopback, unless that is asked for."""
-    loopback, proxy = URL("http://127.0.0.1:8080"), "http://192.0.2.1:3128"
-    with pytest.raises(InvalidInputError, match=r"proxy would get the key in plain text at 192\.0\.2\.1"):
-        checked_proxy(proxy, loopback)
-    assert checked_proxy(proxy, loopback, allow_insecure=True) == URL(proxy)
-    assert checked_proxy("http://localhost:3128", loopback) == URL("http://localhost:3128")
-
-
 def test_template() -> None:
     """A template may have any placeholders that it knows, anywhere, in a query too; ids are percent-encoded."""
     paths = {
@@ -137,7 +111,7 @@ def test_template() -> None:
     }
     assert {text: template(text).url("p/1", "j?#").raw_path_qs for text in paths} == paths
     assert {template(text).url("p/1", "j?#").origin() for text in paths} == {BASE.origin()}
-    assert str(template("/jobs", required=frozenset()).url("p")) == "https://api.example.com/own/jobs"
+    assert str(UrlTemplate(BASE, create_template("/jobs")).url("p")) == "https://api.example.com/own/jobs"
 
 
 NO_TEMPLATES: list[tuple[object, str]] = [

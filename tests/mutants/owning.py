@@ -28,9 +28,16 @@ OWNING: Final = (
     Mutant(
         "a-release-of-any-claim",
         "batch/states.py",
-        """"sending unknown", "planned", matches="claim", clears""",
-        """"sending unknown", "planned", clears""",
+        """"sending unknown", "planned", matches="claim sent_once", clears""",
+        """"sending unknown", "planned", matches="sent_once", clears""",
         "An owner that was counted as dead plans a row again that another one is sending: two agents for one item.",
+    ),
+    Mutant(
+        "a-repeated-create-that-is-planned-again",
+        "batch/_store/statements.py",
+        """"sent_once": or_(_ROW.idempotency_key.is_(None), _ROW.idempotency_key == _ROW.claim),""",
+        """"sent_once": _ROW.state != State.PLANNED,""",
+        "A create in doubt whose repetition gets a 429 is sent with another key: two agents for one item.",
     ),
     Mutant(
         "a-late-answer-told-as-an-end",
@@ -42,7 +49,7 @@ OWNING: Final = (
     ),
     Mutant(
         "a-late-job-that-nobody-polls",
-        "batch/_run/item.py",
+        "batch/_run/item_create.py",
         "            self.item.context.has_late_job.set()\n",
         "",
         "The end of an agent whose create was answered late is recorded a minute later, or never.",
@@ -56,7 +63,7 @@ OWNING: Final = (
     ),
     Mutant(
         "a-run-that-tells-of-rows-of-others",
-        "batch/_run/item.py",
+        "batch/_run/item_create.py",
         "return Ended(None) if row is None else self._end(outcome, error)",
         "return self._end(outcome, error)",
         "A run that stood still gives an end of an item that another run has sent again meanwhile.",

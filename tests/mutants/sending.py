@@ -83,19 +83,19 @@ SENDING: Final = (
     ),
     Mutant(
         "a-claim-sent-though-held-back-meanwhile",
-        "batch/_run/item.py",
+        "batch/_run/item_create.py",
         """\
-        self.item.claim = claimed
+        self.item.send_under(claimed, terms.key_of(claimed))
         if not self._may_go(permit):
             await self._plan_again(claimed, None)
             return None
 """,
-        "        self.item.claim = claimed\n",
+        "        self.item.send_under(claimed, terms.key_of(claimed))\n",
         "Creates go out after the server's 429, or after the run has begun to end.",
     ),
     Mutant(
         "the-permit-of-all-before-the-slot",
-        "batch/_run/item.py",
+        "batch/_run/item_create.py",
         """\
             await self.item.context.slots.take(self.item.slot)
             await permit.pass_next()
@@ -108,7 +108,7 @@ SENDING: Final = (
     ),
     Mutant(
         "active-before-the-id-is-recorded",
-        "batch/_run/item.py",
+        "batch/_run/item_create.py",
         """\
         await asyncio.shield(self._start_recording(claim, job.ref))
         if self.item.row.job_id != job.id:
@@ -122,17 +122,65 @@ SENDING: Final = (
     ),
     Mutant(
         "the-recording-of-an-id-not-shielded",
-        "batch/_run/item.py",
+        "batch/_run/item_create.py",
         "await asyncio.shield(self._start_recording(claim, job.ref))",
         "await self._start_recording(claim, job.ref)",
         "A cancellation at the wrong moment leaves a job that no journal knows.",
     ),
     Mutant(
         "an-item-sent-to-the-default-project",
-        "batch/_run/item.py",
+        "batch/_run/item_create.py",
         "project_id=self.item.row.project_id,",
         "project_id=None,",
         "Resumed by a session of another project, a batch creates its jobs there.",
+    ),
+    Mutant(
+        "an-extra-not-sent",
+        "batch/_run/item_create.py",
+        "if self.item.row.extra is not None:",
+        "if self.item is None:",
+        "The agent of an item works on the default branch instead of the one that its user named.",
+        ("tests/batch/test_extra.py",),
+    ),
+    Mutant(
+        "an-extra-lost-by-planning",
+        "batch/_store/store.py",
+        "if any(item.extra for item in items):",
+        "if all(item.extra for item in items):",
+        "Items that are planned beside one without an extra are sent without theirs.",
+        ("tests/batch/test_extra.py",),
+    ),
+    Mutant(
+        "a-key-that-changes-its-extra",
+        "batch/_store/statements.py",
+        "_ROW.extra.is_not_distinct_from(given.extra),",
+        "",
+        "An item is taken for done although the agent of its key was told something else.",
+        ("tests/batch/test_extra.py",),
+    ),
+    Mutant(
+        "equal-extras-told-apart-by-their-order",
+        "_extra.py",
+        ", sort_keys=True)",
+        ")",
+        "The same input in another order is refused as that of other items.",
+        ("tests/test_extra.py", "tests/batch/test_extra.py"),
+    ),
+    Mutant(
+        "an-empty-cell-as-an-extra",
+        "cli/_input/templates.py",
+        "if not all(field_text(fields, name).strip() for name in self.names):",
+        "if not all(name in fields for name in self.names):",
+        "An empty cell is sent as an empty branch, which the service refuses or, worse, takes.",
+        ("tests/cli/input/test_extras.py",),
+    ),
+    Mutant(
+        "an-extra-in-the-column-of-a-context",
+        "report/items.py",
+        "while column in COLUMNS or column in context or column in extra:",
+        "while column in COLUMNS or column in extra:",
+        "A table shows what was sent where the user's own field belongs, which is lost.",
+        ("tests/report/test_items.py",),
     ),
     # Limits of creates.
     Mutant(
@@ -188,7 +236,7 @@ SENDING: Final = (
     ),
     Mutant(
         "a-permit-not-given-back",
-        "batch/_run/item.py",
+        "batch/_run/item_create.py",
         """\
         finally:
             permit.refund()

@@ -19,7 +19,7 @@ def test_a_fault_is_found_in_a_copy() -> None:
     """A fault is found by worlds and by its room's tests, in a copy: the checkout stays as it is."""
     module = ROOT / "agentjobs_async/_http/api_key.py"
     before = module.read_text()
-    fault = Mutant("no-key", "_http/api_key.py", 'f"Bearer {self', 'f"Bear {self', "No.", (API_KEY,))
+    fault = Mutant("no-key", "_http/api_key.py", 'replace("{key}"', 'replace("{kee}"', "No.", (API_KEY,))
     verdict = tried(fault, 1.0)
     assert verdict.search is not None
     assert "seed 1, after" in verdict.search

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from agentjobs_async._documents import NO_STATUSES, reader_with
 from agentjobs_async._polling.limiters import PollLimits
 from agentjobs_async._polling.queue import PollQueue
 from agentjobs_async._polling.reading import GetJobReader
@@ -15,7 +16,7 @@ from tests.polled import Polled, clock, let_go, refs
 
 class _Reader(GetJobReader):
     def __init__(self, get_job: Polled, longest_poll: float) -> None:
-        super().__init__(get_job)
+        super().__init__(get_job, reader_with(NO_STATUSES))
         self.longest_poll = longest_poll
 
 

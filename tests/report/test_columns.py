@@ -28,7 +28,25 @@ async def test_columns_hold_the_rows(tmp_path: Path) -> None:
     assert None in columns["ended_at"]
     assert columns["project"] == [row.project_id for row in rows]
     assert columns["error"][2] == "the agent failed"
+    assert not {"context", "extra"} & set(columns)
+
+
+async def test_fields(tmp_path: Path) -> None:
+    """A block has the fields of contexts and of extras, each by its column and as a text, where a row has any."""
+    async with Journal.open(tmp_path / "run.db") as journal:
+        await journal.add(
+            [BatchItem("a", "x", "docs", extra={"key": 2, "branch": "main"}), BatchItem("b", "y", "docs")]
+        )
+        rows = await journal.rows()
+        await journal.add([BatchItem("c", "z", "docs", {"branch": "mine"}, {"branch": None})])
+        more = (await journal.rows())[1:]
+    columns = block(rows)
     assert "context" not in columns
+    assert columns["extra"] == [{"extra.key": "2", "branch": "main"}, {}]
+    columns = block(more)
+    assert columns["context"] == [{}, {"branch": "mine"}]
+    assert columns["extra"] == [{}, {"extra.branch": ""}]
+    assert not {"context", "extra"} & set(block(more, prompts=False))
 
 
 async def test_documents_of_long_prompts(tmp_path: Path) -> None:

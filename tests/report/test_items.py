@@ -1,10 +1,13 @@
 import csv
 import json
+from datetime import UTC, datetime
 from io import StringIO
 from pathlib import Path
 
-from agentjobs_async.batch import BatchItem, Journal
-from agentjobs_async.report.items import COLUMNS, context_column, csv_line
+from attrs import evolve
+
+from agentjobs_async.batch import BatchItem, Journal, JournalRow, State
+from agentjobs_async.report.items import COLUMNS, context_column, csv_line, field_columns
 from agentjobs_async.report.texts import is_formula
 from tests.report.stage import HOSTILE, fail_hostile, report_of, run_some
 
@@ -64,6 +67,37 @@ async def test_context(tmp_path: Path) -> None:
     found = [[row[name] for name in ("title", "context.state", "tags", "seven")] for row in rows]
     assert found == [["Start", "Ohio", "", ""], ["", "", "", ""], ["", "", '["p"]', "7"]]
     assert "Ohio" not in await report_of(path, format="csv", prompts=False)
+
+
+async def test_extra(tmp_path: Path) -> None:
+    """The fields of all extras come after those of all contexts, in own columns, and none without the prompts."""
+    path = tmp_path / "run.db"
+    async with Journal.open(path) as journal:
+        items = [
+            BatchItem("a", "x", "docs", {"title": "Start", "branch": "mine"}, {"branch": "main", "depth": 2}),
+            BatchItem("b", "y", "docs", {"late": 1}, {"state": "Ohio", "branch": "dev"}),
+        ]
+        assert await journal.add(items) == []
+    rows = list(csv.DictReader(StringIO(await report_of(path, format="csv"))))
+    fields = ["title", "branch", "late", "depth", "extra.branch", "extra.state"]
+    assert sorted(list(rows[0])[-7:]) == sorted(["prompt", *fields])
+    assert list(rows[0])[-7:-3] == ["prompt", "title", "branch", "late"]
+    found = [[row[name] for name in fields] for row in rows]
+    assert found == [["Start", "mine", "", "2", "main", ""], ["", "dev", "1", "", "", "Ohio"]]
+    first, second = map(json.loads, (await report_of(path, format="jsonl")).splitlines())
+    assert {**first, **second}.items() >= {"depth": 2, "extra.branch": "main", "extra.state": "Ohio"}.items()
+    for form in ("csv", "jsonl"):
+        assert "Ohio" not in await report_of(path, format=form, prompts=False)
+
+
+def test_columns_of_extras_differ() -> None:
+    """No two fields of a context and an extra have one column, whatever their names."""
+    names = ["key", "extra.key", "extra.extra.key", "context.key", "x", "extra.x", "context.x", "prompt", "extra"]
+    row = JournalRow("k", "p", "docs", State.PLANNED, None, None, None, datetime.now(UTC), 1)
+    for context, extra in ((names, names), (names, names[::-1]), ([], names), (["x", "extra.x"], names)):
+        found = field_columns(evolve(row, context=dict.fromkeys(context, 1), extra=dict.fromkeys(extra, 2)))
+        assert [list(fields.values()) for fields in found] == [[1] * len(context), [2] * len(extra)]
+        assert len({*COLUMNS, *found[0], *found[1]}) == len(COLUMNS) + len(context) + len(extra)
 
 
 def test_columns_of_fields_differ() -> None:

@@ -331,14 +331,16 @@ async def test_csv_of_the_rows_shown(browser: "Browser", written: Path) -> None:
 
 
 async def test_csv_is_that_of_a_report(browser: "Browser", tmp_path: Path) -> None:
-    """The page's table is the one that a report writes, contexts and what looks like a formula included."""
+    """The page's table is the one that a report writes, contexts, extras and what looks like a formula included."""
     contexts: list[dict[str, Any] | None] = [
         None,
         {"key": "=1+1", "context.key": "own", "size": -5, "to": ["a", {"b": None}]},
         {"size": "-7 m"},
     ]
+    extras: list[dict[str, Any] | None] = [{"branch": "=main", "size": 2}, {"size": 3, "key": [1]}, None]
     async with Journal.open(tmp_path / "run.db", clock=lambda: 1e9 + 0.1236) as journal:
-        await journal.add([BatchItem(f"k{index}", "-p", "docs", each) for index, each in enumerate(contexts)])
+        fields = enumerate(zip(contexts, extras, strict=True))
+        await journal.add([BatchItem(f"k{index}", "-p", "docs", *each) for index, each in fields])
     for prompts in (True, False):
         async with opened(browser, await write(tmp_path / "run.db", prompts=prompts)) as visited:
             assert await csv_of(visited) == await report_of(tmp_path / "run.db", format="csv", prompts=prompts)

@@ -244,7 +244,9 @@ async def test_log_of_requests(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_headers_are_shown_without_credentials() -> None:
     """No repr of headers, or of a part of them, has a credential; the values are whole."""
-    headers = without_shown_credentials([("Host", "x"), ("AUTHORIZATION", "Bearer k"), ("Cookie", "k"), ("X-A", "a")])
+    headers = without_shown_credentials(
+        [("Host", "x"), ("AUTHORIZATION", "Bearer k"), ("Cookie", "k"), ("X-A", "a"), ("X-KEY", "k")], "X-Key"
+    )
     assert "'k'" not in repr(headers) + repr(dict(headers)) + repr([*headers.values()])
     assert repr(headers["X-A"]) == "'a'"
     assert (headers["authorization"], headers.getall("cookie")) == ("Bearer k", ["k"])

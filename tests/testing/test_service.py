@@ -2,57 +2,60 @@
 
 import math
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 import attrs
 import pytest
 
+from agentjobs_async import Dialect
 from agentjobs_async.testing import JobScript, RateLimit, ReceivedRequest
-from agentjobs_async.testing._service import EmulatedService, RateWindow, Resource, read_prompt, resource_of
+from agentjobs_async.testing._dialect import UNNAMED_PROJECT, ServedDialect, served_dialect
+from agentjobs_async.testing._service import EmulatedService, RateWindow
 from tests.rows import failures
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 JOBS = "/v2/agent/docs/job"
 
 
-def service(script: JobScript = JobScript(), limit: RateLimit | None = None, speed: float = 1.0) -> EmulatedService:  # noqa: B008 - a frozen value
-    return EmulatedService(api_key="k", script_of=lambda _project_id, _prompt: script, rate_limit=limit, speed=speed)
+def service(
+    script: JobScript = JobScript(),  # noqa: B008 - a frozen value
+    limit: RateLimit | None = None,
+    speed: float = 1.0,
+    dialect: ServedDialect = ServedDialect(),  # noqa: B008 - a frozen value
+) -> EmulatedService:
+    return EmulatedService(
+        api_key="k", script_of=lambda _project_id, _prompt: script, rate_limit=limit, speed=speed, dialect=dialect
+    )
 
 
-def request(method: str = "GET", target: str = JOBS, body: bytes = b"", at: float = 0.0) -> ReceivedRequest:
+def request(
+    method: str = "GET",
+    target: str = JOBS,
+    body: bytes = b"",
+    at: float = 0.0,
+    headers: Mapping[str, str] = {},
+) -> ReceivedRequest:
     return ReceivedRequest(
-        method=method, target=target, headers={"Authorization": "Bearer k"}, body=body, at=at, connection=1
+        method=method,
+        target=target,
+        headers={"Authorization": "Bearer k", **headers},
+        body=body,
+        at=at,
+        connection=1,
     )
 
 
 CREATE = request("POST", body=b'{"prompt": "write"}')
 
 
-def test_resource_of() -> None:
-    """Each id is one segment of the path, percent-decoded."""
-    resources = {
-        "/v2/agent/docs/job": Resource("docs"),
-        "/v2/agent/docs/job/job_1?x=/y": Resource("docs", "job_1"),
-        "/v2/agent/a%2Fb/job/%C3%A9": Resource("a/b", "\u00e9"),
-        **dict.fromkeys(("/v2/agent//job", "/v2/agent/docs/job/", "/v2/agent/docs/job/a/b", "/")),
-    }
-    assert {target: resource_of(target) for target in resources} == resources
-
-
 def test_bodies_refused() -> None:
-    """A body without a valid prompt is refused with the reason; a valid prompt is kept unchanged."""
-    errors = {
-        **dict.fromkeys((b"{", b"\xff", b"[" * 100_000), "the body is not JSON"),
-        b"[]": "the body is not an object",
-        b"{}": "prompt must be a string",
-        b'{"prompt": 1}': "prompt must be a string",
-        b'{"prompt": " "}': "prompt must not be blank",
-    }
-    answers = {body: service().answer(request("POST", body=body), NOW) for body in errors}
-    assert {body: answer.document["error"] for body, answer in answers.items()} == errors
-    assert {answer.status for answer in answers.values()} == {400}
-    assert read_prompt(b'{"prompt": " \\u00e9 ", "more": 1}') == " \u00e9 "
+    """A body without a valid prompt is refused with the reason, and starts nothing."""
+    emulated = service()
+    answer = emulated.answer(request("POST", body=b'{"prompt": " "}'), NOW)
+    assert (answer.status, answer.document) == (400, {"error": "prompt must not be blank"})
+    assert emulated.jobs == {}
 
 
 def test_new_job() -> None:
@@ -207,3 +210,112 @@ def test_projects_have_their_own_windows() -> None:
     """The creates of one project do not count for another."""
     window = RateWindow(1, per=3600)
     assert [window.count("docs", 0.0), window.count("web", 0.0), window.count("docs", 0.0)] == [None, None, 3600]
+
+
+def test_projects_of_a_dialect() -> None:
+    """A job's project is that of the path, else of the body, else a fixed one; a body must not contradict the path."""
+
+    def project(create_path: str, target: str, body: str) -> str | int:
+        template = {"prompt": "{prompt}"} | ({"in": "{project_id}"} if '"in"' in body else {})
+        dialect = served_dialect(Dialect(create_path=create_path, body=template))
+        emulated = service(dialect=dialect)
+        answer = emulated.answer(request("POST", target, body.encode()), NOW)
+        return answer.status if answer.job_id is None else emulated.jobs[answer.job_id].project_id
+
+    assert project("/{project_id}/jobs", "/a/jobs", '{"prompt": "x"}') == "a"
+    assert project("/jobs", "/jobs", '{"prompt": "x", "in": "b"}') == "b"
+    assert project("/jobs", "/jobs", '{"prompt": "x"}') == UNNAMED_PROJECT
+    assert project("/{project_id}/jobs", "/a/jobs", '{"prompt": "x", "in": "b"}') == 400
+    assert project("/{project_id}/jobs", "/a/jobs", '{"prompt": "x", "in": "a"}') == "a"
+
+
+def test_reads_of_a_dialect() -> None:
+    """A job without a named project is read by any path; one with a project only by its own, or by none."""
+
+    def statuses(create_path: str, target: str) -> list[int]:
+        emulated = service(dialect=served_dialect(Dialect(create_path=create_path, get_path="/{project_id}/{job_id}")))
+        job_id = emulated.answer(request("POST", target, CREATE.body), NOW).job_id
+        return [emulated.answer(request(target=f"/{project}/{job_id}"), NOW).status for project in "ab"]
+
+    assert statuses("/jobs", "/jobs") == [200, 200]
+    assert statuses("/{project_id}", "/a") == [200, 404]
+
+
+def test_integer_ids() -> None:
+    """Ids that are integers are exact in every decoder, and differ between services; a scripted text stays one."""
+    dialect = served_dialect(Dialect(integer_ids=True))
+    ids = [service(dialect=dialect).answer(CREATE, NOW).document["id"] for _ in range(2)]
+    assert all(type(job_id) is int and 10**14 < job_id < 2**53 for job_id in ids)
+    assert ids[0] != ids[1]
+    emulated = service(dialect=dialect)
+    job_id = emulated.answer(CREATE, NOW).document["id"]
+    assert emulated.answer(request(target=f"{JOBS}/{job_id}"), NOW).document["id"] == job_id
+    assert service(JobScript(job_id="x"), dialect=dialect).answer(CREATE, NOW).document["id"] == "x"
+
+
+def test_key_of_a_dialect() -> None:
+    """The key is read from the dialect's header, in its form; the usual header does not count."""
+    emulated = service(dialect=served_dialect(Dialect(key_header="X-Key", key_format="token {key}")))
+    keys: list[dict[str, str]] = [{}, {"X-Key": "k"}, {"X-Key": "Bearer k"}, {"X-Key": "token k"}]
+    assert [emulated.answer(request("POST", JOBS, CREATE.body, headers=key), NOW).status for key in keys] == [
+        401
+    ] * 3 + [201]
+
+
+IDEMPOTENT = served_dialect(Dialect(idempotency_header="K", idempotency_seconds=10))
+
+
+def repeat(emulated: EmulatedService, key: str = "a", prompt: str = "x", target: str = JOBS, at: float = 0.0) -> Any:
+    """Return the answer to a create with a key, once it has been sent."""
+    sent = request("POST", target, f'{{"prompt": "{prompt}"}}'.encode(), at, {"K": key})
+    answer = emulated.answer(sent, NOW)
+    emulated.answered(sent)
+    return answer
+
+
+def test_repeated_creates() -> None:
+    """A create with the key of another one is answered with that one's job, starts nothing, and is in no limit."""
+    emulated = service(limit=RateLimit(2), dialect=IDEMPOTENT)
+    first = repeat(emulated)
+    assert [repeat(emulated, at=at) for at in (1.0, 9.9)] == [first] * 2
+    assert repeat(emulated, "b").job_id != first.job_id
+    assert repeat(emulated, "c").status == 429
+    assert emulated.started == {"x": 2}
+
+
+def test_repeats_elsewhere() -> None:
+    """Another project has its own keys, and a key is forgotten after its time; no key, or no promise, starts anew."""
+    emulated = service(dialect=IDEMPOTENT)
+    others = [
+        repeat(emulated),
+        repeat(emulated, target="/v2/agent/web/job"),
+        repeat(emulated, at=10.0),
+        *(repeat(emulated, "") for _ in range(2)),
+    ]
+    assert len({answer.job_id for answer in others}) == 5
+    assert len({repeat(service()).job_id for _ in range(2)}) == 2
+
+
+def test_repeats_of_nothing() -> None:
+    """The key of a create that was refused, or started no agent, is not remembered."""
+    emulated = service(dialect=IDEMPOTENT)
+    sent = request("POST", body=b'{"prompt": "x"}', headers={"K": "a"})
+    emulated.answer(sent, NOW, start_agent=False)
+    assert repeat(emulated, prompt=" ").status == 400
+    assert repeat(emulated, prompt="y").status == 201
+    assert emulated.started == {"y": 1}
+
+
+def test_repeats_refused() -> None:
+    """The same key with another body is refused with 422, and a create whose first is not answered yet with 409."""
+    emulated = service(dialect=IDEMPOTENT)
+    sent = request("POST", body=b'{"prompt": "x"}', headers={"K": "a"})
+    first = emulated.answer(sent, NOW)
+    again = attrs.evolve(sent, connection=2)
+    assert emulated.answer(again, NOW).status == 409
+    emulated.answered(again)
+    assert emulated.answer(again, NOW).status == 409
+    emulated.answered(sent)
+    assert emulated.answer(again, NOW) == first
+    assert repeat(emulated, prompt="y").status == 422
+    assert emulated.started == {"x": 1}

@@ -21,6 +21,7 @@ from agentjobs_async import (
     CreateOutcomeUnknownError,
     CreateRetried,
     CreateStarted,
+    Dialect,
     Estimate,
     Event,
     GetJob,
@@ -36,6 +37,7 @@ from agentjobs_async import (
     JobStatus,
     JobTracker,
     JournalError,
+    KeyRequested,
     LoggingHook,
     NotSentError,
     OnCancel,
@@ -122,8 +124,8 @@ async def every_kind_of_target(session: AgentJobsSession, job: AgentJob, ref: Jo
 
 def every_setting(context: ssl.SSLContext, read: GetJob, hook: Hook) -> AgentJobsSession:
     return AgentJobsSession(
-        create_path="/v2/agent/{project_id}/job",
-        get_path="/v2/agent/{project_id}/job/{job_id}?full=1",
+        dialect=every_setting_of_a_dialect(),
+        headers={"X-Team": "docs"},
         get_job=read,
         policy=PollPolicy(
             wait=tenacity.wait_exponential(max=60) + tenacity.wait_random(0, 1),
@@ -137,13 +139,44 @@ def every_setting(context: ssl.SSLContext, read: GetJob, hook: Hook) -> AgentJob
         timeouts=HttpTimeouts(connect=5, request=20),
         ssl=context,
         proxy="http://proxy.example.com:3128",
-        max_document_bytes=65_536,
         allow_insecure=False,
         user_agent="docs-bot/1.0",
         hooks=[hook, LoggingHook(), on_event, print],
-        create_refusals={503},
-        statuses={"cancelled": JobStatus.FAILED},
     )
+
+
+def every_setting_of_a_dialect() -> Dialect:
+    return Dialect(
+        create_path="/v2/agent/{project_id}/job",
+        get_path="/v2/agent/{project_id}/job/{job_id}?full=1",
+        key_header="X-Api-Key",
+        key_format="{key}",
+        body={"input": {"text": "{prompt}", "branch": "{extra.branch}"}, "draft": True},
+        fields={"pr_link": "links.0.href"},
+        integer_ids=False,
+        statuses={"cancelled": JobStatus.FAILED},
+        create_refusals={503},
+        max_document_bytes=65_536,
+        idempotency_header="Idempotency-Key",
+        idempotency_seconds=3600,
+    )
+
+
+def keys_that_change() -> None:
+    def key() -> str:
+        return "secret"
+
+    async def asked_key() -> str:
+        return key()
+
+    AgentJobsSession(api_key=key)
+    AgentJobsSession(api_key=asked_key, dialect=Dialect.from_toml("service.toml"))
+    assert_type(AgentJobsSession.from_toml("service.toml", project_id="docs"), AgentJobsSession)
+
+
+async def more_fields(session: AgentJobsSession) -> None:
+    assert_type(await session.create_job("Fix it", extra={"branch": "main"}, idempotency_key="k"), AgentJob)
+    assert_type(await session.run_job("Fix it", extra={"branch": "main"}), AgentJob)
 
 
 def models(job: AgentJob, ref: JobRef) -> None:
@@ -278,6 +311,8 @@ def on_event(event: Event) -> None:
             assert_type((ref, job), tuple[JobRef, AgentJob | None])
             assert_type((error, polls, elapsed), tuple[BaseException | None, int, float])
             assert_type((event.lateness, event.shared), tuple[float | None, bool])
+        case KeyRequested(changed, error):
+            assert_type((changed, error), tuple[bool, AgentJobsError | None])
         case _:
             on_start_or_run(event)
 
@@ -333,6 +368,8 @@ def hint(error: NotSentError) -> str:
             return "what stands between?"
         case "withheld":
             return "no longer wanted"
+        case "key":
+            return "where does the key come from?"
         case _:
             assert_never(error.reason)
 

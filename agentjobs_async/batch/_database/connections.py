@@ -51,6 +51,7 @@ class Backend(ABC):
         claim: Makes a planned row `sending`, with the parameters of `Store.claim`. Returns no row when it is not
             planned, else (`wait`, `of_project`, `claimed`): the seconds after which there may be room, or null; the
             only project that has no room, null for all of them; the number of rows that were claimed.
+        repeat: The same for an unknown row whose create may be repeated, in one transaction.
         stores_nul: Whether its texts may contain NUL.
         claims_apart: Whether each claim is a transaction of its own, and claims have a connection of their own.
         can_be_cut: Whether `cut` ends calls that wait for an answer; threads that wait for a disk can't be interrupted.
@@ -59,6 +60,7 @@ class Backend(ABC):
 
     engine: "AsyncEngine | FileEngine"
     claim: Executable
+    repeat: Sequence[Executable]
     stores_nul: bool
     claims_apart: bool
     can_be_cut: bool

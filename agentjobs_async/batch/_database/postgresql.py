@@ -25,6 +25,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.sql.functions import FunctionElement
 
 from agentjobs_async import InvalidInputError, JournalError
 from agentjobs_async._text import one_line
@@ -68,17 +69,28 @@ _WORDS: Final[dict[JournalReason, str]] = {
 }
 
 
-def _claim() -> Select[Any]:
-    texts = [bindparam(name, type_=String) for name in ("its_key", "new_claim", "new_owner")]
-    found = func.agentjobs_claim(*texts, bindparam("new_time", type_=Double))
-    cells = found.table_valued("wait", "of_project", "claimed").c
+def _claim(function: FunctionElement[Any]) -> Select[Any]:
+    cells = function.table_valued("wait", "of_project", "claimed").c
     return select(cells.wait, cells.of_project, cells.claimed)
 
 
-_CLAIM: Final = _claim()
-"""Make a planned row `sending` as far as the limits leave room, as `Backend.claim` says.
+def _parameters(*names: str) -> list[ColumnElement[Any]]:
+    numbers = {"new_time", "its_seconds"}
+    return [bindparam(name, type_=Double if name in numbers else String) for name in names]
 
-The function takes the time after it has waited for the claims before this one, unless it is given one.
+
+_CLAIM: Final = _claim(
+    func.agentjobs_claim(*_parameters("its_key", "new_claim", "new_owner", "new_time", "its_digest"))
+)
+_REPEAT: Final = _claim(
+    func.agentjobs_repeat(
+        *_parameters("its_key", "new_claim", "new_owner", "new_time", "its_digest"),
+        *_parameters("its_idempotency_key", "its_seconds"),
+    )
+)
+"""Make a planned or an unknown row `sending` as far as the limits leave room, as `Backend.claim` and `repeat` say.
+
+The functions take the time after they have waited for the claims before this one, unless they are given one.
 """
 
 for _index in PARTIAL_INDEXES:
@@ -108,6 +120,7 @@ class ServerBackend(Backend):
     """PostgreSQL, which ends a transaction in which its owner stalls for `owner_timeout` seconds."""
 
     claim = _CLAIM
+    repeat = (_REPEAT,)
     stores_nul = False
     claims_apart = True
     can_be_cut = True

@@ -65,7 +65,7 @@ COLUMNS_OF_STATES: Final[Mapping[State, tuple[str, str]]] = MappingProxyType(
         State.FAILED: _ENDED_JOB,
         State.ARCHIVED: _ENDED_JOB,
         State.REJECTED: ("ended_at", "owner job_id"),
-        State.UNKNOWN: ("", "owner job_id ended_at"),
+        State.UNKNOWN: ("", "job_id ended_at"),
         State.ABANDONED: ("ended_at", "owner"),
     }
 )
@@ -165,12 +165,14 @@ ITEMS: Final = Table(
 `key` to `user_id` are the item: its prompt, what comes back with it, more fields of its create, and the user of a
 durable job. `page` is the id of the page of a source that gave it last. `tries` counts the tries so far.
 
-`owner` is who sends its create or polls its job; a row that is neither sending nor active has none. `claim` is under
-which its create was sent. `sent_at` is when it was about to be sent, and `counted_at` what a rate counts: the same,
-then when it was answered or given up. `settled_at` is when a person named its job, `told_at` when `on_end` had returned
-for the end in which it is, or when a run has taken it on itself to tell that it was withdrawn unsent. `refusal` is the
-error of a rejected create, or of a job that is gone, as JSON: its type and fields. `idempotency_key`, `first_sent_at`
-and `digest` are those of a create that may be repeated: the digest is of what must not have changed then.
+`owner` is who sends its create or polls its job, or is going to repeat its unknown create; a row in any other state has
+none. `claim` is under which its create was sent last. `sent_at` is when it was about to be sent, and `counted_at` what
+a rate counts: the same, then when it was answered or given up. `settled_at` is when a person named its job, `told_at`
+when `on_end` had returned for the end in which it is, or when a run has taken it on itself to tell that it was
+withdrawn unsent. `refusal` is the error of a rejected create, of a repetition after which an unknown one is not
+repeated any more, or of a job that is gone, as JSON: its type and fields. `idempotency_key`, `first_sent_at` and
+`digest` are those of a create that may be repeated: the key is the claim of its first POST, the digest is of what must
+not have changed when it is repeated.
 
 `follower` are the durable jobs that are to tell of its end, or have told of it; `is_noticed` is false where another
 owner has moved it since they looked. `change` is the id of its last change, by which a statement that is executed once
@@ -222,7 +224,8 @@ SHOWN: Final = tuple(
     ITEMS.c[name]
     for name in (
         *("key", "prompt", "project_id", "state", "job_id", "pr_link", "error", "updated_at", "number"),
-        *("planned_at", "sent_at", "created_at", "seen_at", "ended_at", "polls", "tries", "context", "traceparent"),
+        *("planned_at", "sent_at", "created_at", "seen_at", "ended_at", "polls", "tries", "context", "extra"),
+        "traceparent",
     )
 )
 """The columns that make a `JournalRow`, in the order of its attributes."""

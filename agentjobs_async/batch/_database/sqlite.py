@@ -17,6 +17,7 @@ from sqlalchemy import (
     Table,
     and_,
     bindparam,
+    case,
     create_engine,
     event,
     false,
@@ -26,12 +27,13 @@ from sqlalchemy import (
     make_url,
     null,
     or_,
+    select,
     update,
 )
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.schema import CreateIndex, CreateTable
-from sqlalchemy.sql.dml import ReturningUpdate
+from sqlalchemy.sql.dml import Insert, ReturningUpdate
 
 from agentjobs_async import JournalError
 from agentjobs_async.batch._database.connections import Backend, Read, Stamp
@@ -42,6 +44,8 @@ from agentjobs_async.batch._database.schema import (
     JOURNAL,
     LAYOUT,
     METADATA,
+    SENDS,
+    SKEW_SECONDS,
     first_row,
     other_layout,
 )
@@ -79,15 +83,51 @@ def _claim() -> ReturningUpdate[None, None, int]:
     repeated = and_(_ROW.state == State.SENDING, _ROW.claim == token)  # executed before, and the answer was lost
     claiming = update(ITEMS).where(_ROW.key == bindparam("its_key"), or_(_ROW.state == State.PLANNED, repeated))
     # No earlier change is the last one now: a statement that made it must not find it when it is executed again.
-    values: dict[str, Any] = {"claim": token, "owner": owner, "error": None, "change": None}
-    times = {"sent_at": now, "counted_at": now, "updated_at": now, "changed_at": now}
-    values |= {"revision": _ROW.revision + 1, "is_noticed": func.coalesce(_ROW.follower == owner, false())}
-    found = null().label("wait"), null().label("of_project"), literal(1).label("claimed")
-    return claiming.values(state=State.SENDING, **values, **times).returning(*found)
+    digest = bindparam("its_digest", type_=String)
+    values: dict[str, Any] = {"error": None, "digest": digest}
+    # With a digest, its create may be repeated, with the claim as its idempotency key.
+    values["idempotency_key"] = case((digest.is_not(None), token))
+    values["first_sent_at"] = case((digest.is_not(None), now))
+    return claiming.values(**values, **_claimed(token, owner, now)).returning(*_FOUND)
 
 
+def _repeat() -> tuple[Insert, ReturningUpdate[None, None, int]]:
+    token, now = bindparam("new_claim", type_=String), bindparam("new_time", type_=Float(53))
+    owner, seconds = bindparam("new_owner", type_=String), bindparam("its_seconds", type_=Float(53))
+    its_key = _ROW.key == bindparam("its_key")
+    may_repeat = and_(
+        _ROW.state == State.UNKNOWN,
+        _ROW.owner == owner,  # it has taken the row
+        # What it would send is what was sent first, and no end of a repetition is final.
+        _ROW.idempotency_key == bindparam("its_idempotency_key", type_=String),
+        _ROW.digest == bindparam("its_digest", type_=String),
+        _ROW.refusal.is_(None),
+        _ROW.first_sent_at > now - seconds,
+        _ROW.first_sent_at < now + SKEW_SECONDS,
+    )
+    # A rate counts each POST: the time of the one before is kept apart, since it is overwritten. Executed again, this
+    # finds nothing, since the row is `sending`.
+    sent = select(_ROW.project_id, _ROW.counted_at).where(its_key, may_repeat, _ROW.counted_at.is_not(None))
+    counting = insert(SENDS).from_select(["project_id", "counted_at"], sent)
+    repeated = and_(_ROW.state == State.SENDING, _ROW.claim == token)
+    claiming = update(ITEMS).where(its_key, or_(may_repeat, repeated))
+    return counting, claiming.values(told_at=None, **_claimed(token, owner, now)).returning(*_FOUND)
+
+
+def _claimed(token: Any, owner: Any, now: Any) -> dict[str, Any]:
+    """Return the columns that each claim sets."""
+    values: dict[str, Any] = {"state": State.SENDING, "claim": token, "owner": owner, "change": None}
+    values |= dict.fromkeys(("sent_at", "counted_at", "updated_at", "changed_at"), now)
+    return values | {"revision": _ROW.revision + 1, "is_noticed": func.coalesce(_ROW.follower == owner, false())}
+
+
+_FOUND: Final = (null().label("wait"), null().label("of_project"), literal(1).label("claimed"))
 _CLAIM: Final = _claim()
-"""Make a planned row `sending`, as `Backend.claim` says. Built once: building it costs more than executing it."""
+_REPEAT: Final = _repeat()
+"""Make a planned or an unknown row `sending`, as `Backend.claim` and `repeat` say.
+
+Built once: building one costs more than executing it.
+"""
 
 
 def faults(path: Path, error: BaseException) -> JournalError:
@@ -107,6 +147,7 @@ class FileBackend(Backend):
     """SQLite on a file."""
 
     claim = _CLAIM
+    repeat = _REPEAT
     stores_nul = True
     claims_apart = False
     can_be_cut = False

@@ -38,6 +38,7 @@ class Phase(IntEnum):
 
 _CANCELLED_FROM: Final = {
     State.PLANNED: Phase.NO_CREATES,
+    State.UNKNOWN: Phase.NO_CREATES,  # it waits to be repeated
     State.ACTIVE: Phase.ANSWERS_ONLY,
     State.SENDING: Phase.CUT,
 }
@@ -79,11 +80,12 @@ class RunningItem:
     Attributes:
         row: Its row as it was read or recorded last.
         item: What its result names: the item as the run was given it.
-        state: Where its row is: planned, sending or active.
+        state: Where its row is: planned, sending or active; unknown while its create is to be repeated.
         since: Loop time of the last change of `state`.
         slot: Its slot of `max_active`, which it keeps until `end`.
         ref: Its job; `None` before it is known.
         claim: The claim under which its create is sent; `None` before that.
+        idempotency_key: The key of its create; `None` where the service honours none.
         watch: The wait for its job; `None` before that.
         phase: How far it is to go.
         over: Whether it has ended, in whatever state.
@@ -99,6 +101,7 @@ class RunningItem:
     slot: Slot
     ref: JobRef | None = None
     claim: str | None = None
+    idempotency_key: str | None = None
     watch: asyncio.Future[AgentJob] | None = None
     phase: Phase = Phase.RUNNING
     over: bool = False
@@ -107,7 +110,7 @@ class RunningItem:
 
     @classmethod
     def of(cls, row: JournalRow, context: RunContext, item: BatchItem) -> "RunningItem":
-        """Return the item of a row that is planned or active, which takes part in the run from now on."""
+        """Return the item of a row that is planned, active or to be repeated, which takes part in the run now."""
         ref = None if row.job_id is None else JobRef(row.project_id, row.job_id)
         slot = context.slots.enter(row.project_id)
         return cls(row, item, context, row.state, asyncio.get_running_loop().time(), slot, ref)
@@ -151,6 +154,10 @@ class RunningItem:
     def set_state(self, state: State) -> None:
         """Record where the row is from now on."""
         self.state, self.since = state, asyncio.get_running_loop().time()
+
+    def send_under(self, claim: str | None, idempotency_key: str | None = None) -> None:
+        """Note the claim and the idempotency key under which its create is sent; `None` while a claim is asked for."""
+        self.claim, self.idempotency_key = claim, idempotency_key
 
     def result(self, outcome: Outcome, error: Exception, job: AgentJob | None = None) -> BatchResult:
         """Return a result without an ended job."""

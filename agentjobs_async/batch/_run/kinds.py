@@ -1,40 +1,17 @@
-"""How a batch, a worker and durable jobs differ, as one table: their limits, and what a fault means for each."""
+"""How a batch, a worker and durable jobs differ: their limits, and how far a fault ends each."""
 
 from collections.abc import Mapping
-from enum import Enum, auto
 from math import inf
 from types import MappingProxyType
 from typing import Final
 
 from attrs import evolve, frozen
 
-from agentjobs_async import JournalError, NotSentError
+from agentjobs_async.batch._failures import Fault
 from agentjobs_async.batch._run.context import Phase
 from agentjobs_async.batch.limits import Limits
 
 _REFUSED_SECONDS: Final = 60.0  # then one create tries again: the key may have been given its permission
-
-
-class Fault(Enum):
-    """What has nothing to do with the item that meets it. A session that ends is none: it ends each run by itself."""
-
-    JOURNAL = auto()
-    """The journal can't be read or written."""
-    CONNECTION = auto()
-    """The server's certificate is not trusted, or the proxy refuses: every other create would meet the same."""
-    UNFORESEEN = auto()
-    """Anything else that came out of the work on an item."""
-
-
-def fault_of(error: Exception) -> Fault:
-    """Return which fault an error is that came out of the work on an item."""
-    match error:
-        case JournalError():
-            return Fault.JOURNAL
-        case NotSentError(reason="certificate" | "proxy"):
-            return Fault.CONNECTION
-        case _:
-            return Fault.UNFORESEEN
 
 
 @frozen

@@ -7,7 +7,7 @@ from typing import Final
 
 from agentjobs_async import AgentJob, JobRef, JournalError, NotFoundError, SessionClosedError
 from agentjobs_async.batch._run.context import RunContext
-from agentjobs_async.batch._run.item import result_of
+from agentjobs_async.batch._run.item_run import result_of
 from agentjobs_async.batch._store.late import end_late, take_late
 from agentjobs_async.batch._store.rows import JournalRow
 from agentjobs_async.batch.states import State

@@ -1,15 +1,16 @@
-"""The planned rows of a journal, in the order in which a run begins them."""
+"""The planned rows of a journal, and those of new items, in the order in which a run begins them."""
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from typing import Final
 
-from attrs import evolve
+from attrs import evolve, frozen
 
 from agentjobs_async.batch._store.measures import planned_projects
 from agentjobs_async.batch._store.queries import Query
 from agentjobs_async.batch._store.rows import JournalRow
 from agentjobs_async.batch._store.store import Store
+from agentjobs_async.batch.items import BatchItem
 from agentjobs_async.batch.states import State
 
 _PAGE_ROWS: Final = 200  # bounds the memory for rows that can't begin yet
@@ -71,3 +72,44 @@ class PlannedRows:
         while not page and (found := await self._store.select(evolve(query, after=self._after[project]))):
             self._after[project] = found[-1].number
             page.extend(row for row in found if row.number not in self._skipped and row.number not in self._at_hand)
+
+
+@frozen
+class Ready:
+    """A row that may begin, and the item that its result names."""
+
+    row: JournalRow
+    item: BatchItem
+
+
+class Backlog:
+    """Rows of new items that can't begin yet: those of one project do not hold up another."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, deque[Ready]] = {}
+
+    def __len__(self) -> int:
+        return sum(map(len, self._rows.values()))
+
+    def add(self, ready: Ready) -> None:
+        """Add a row behind those of its project."""
+        self._rows.setdefault(ready.row.project_id, deque()).append(ready)
+
+    def projects(self) -> list[str]:
+        """Return the projects that have rows."""
+        return list(self._rows)
+
+    def numbers(self) -> set[int]:
+        """Return the numbers of all rows."""
+        return {ready.row.number for rows in self._rows.values() for ready in rows}
+
+    def next(self, wanted: Callable[[str], bool]) -> Ready | None:
+        """Return the next row of a project that is wanted; `None` where there is none. Projects take turns."""
+        project = next(filter(wanted, self._rows), None)
+        if project is None:
+            return None
+        rows = self._rows.pop(project)
+        ready = rows.popleft()
+        if rows:  # at the end: the turn of this project comes last
+            self._rows[project] = rows
+        return ready

@@ -7,7 +7,7 @@ from typing import Final
 from attrs import frozen
 
 from agentjobs_async.batch._planning import Planner
-from agentjobs_async.batch._run.backlog import Ready
+from agentjobs_async.batch._run.planned_rows import Ready
 from agentjobs_async.batch._run.source import Items, source_of
 from agentjobs_async.batch._store.rows import BatchResult
 from agentjobs_async.batch.items import Outcome

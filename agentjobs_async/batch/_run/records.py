@@ -6,11 +6,11 @@ from typing import Any
 
 from agentjobs_async import AgentJob, AgentJobsError, JobRef, NotFoundError
 from agentjobs_async._text import error_text, one_line
-from agentjobs_async.batch._store.claims import NoRoom
-from agentjobs_async.batch._store.late import record_late
+from agentjobs_async.batch._store.claims import NoRoom, Repetition
+from agentjobs_async.batch._store.late import Sent, record_late
 from agentjobs_async.batch._store.rows import LONGEST_ERROR_BYTES, JournalRow, refusal_text
 from agentjobs_async.batch._store.store import Store
-from agentjobs_async.batch.states import CREATED, DOUBT, END, GONE, NOTE, REJECT, RELEASE, State
+from agentjobs_async.batch.states import CREATED, CREATED_BY_KEY, DOUBT, END, GONE, NOTE, REJECT, RELEASE, UNSENT, State
 
 
 class Records:
@@ -27,9 +27,11 @@ class Records:
         self.owner = owner
         self._mask = mask
 
-    async def claim(self, key: str) -> str | NoRoom | None:
+    async def claim(
+        self, key: str, digest: str | None = None, repetition: Repetition | None = None
+    ) -> str | NoRoom | None:
         """Claim a row, as `Store.claim` does."""
-        return await self.store.claim(key, self.owner)
+        return await self.store.claim(key, self.owner, digest, repetition)
 
     async def released(
         self, key: str, claim: str, error: Exception | None, *, was_sent: bool = False
@@ -44,8 +46,17 @@ class Records:
             RELEASE, key, self.owner, matching=matching, was_sent=was_sent, new={"error": text}
         )
 
-    async def created(self, key: str, claim: str, ref: JobRef, traceparent: str | None) -> JournalRow | None:
+    async def unsent(self, key: str, claim: str, error: Exception | None) -> JournalRow | None:
+        """Record that a claim repeated nothing, which `error` says: its create is in doubt as before, and stays own."""
+        new: dict[str, Any] = {"owner": self.owner} | ({} if error is None else {"error": self.text(error)})
+        return await self.store.move(UNSENT, key, self.owner, matching={"claim": claim}, new=new)
+
+    async def created(
+        self, key: str, claim: str, ref: JobRef, traceparent: str | None, idempotency_key: str | None = None
+    ) -> JournalRow | None:
         """Record a job's id, and the span that created it. Return the row; `None` where the item has moved on.
+
+        With an idempotency key, the job is that of its create, whichever POST of it was sent last.
 
         The row may have the id by a commit before whose answer was lost. One that was abandoned meanwhile gets it, and
         stays abandoned. Where the item has moved on, its earlier try gets it.
@@ -56,8 +67,11 @@ class Records:
         job = {"job_id": ref.job_id, "project_id": ref.project_id}
         new = {**job, "owner": self.owner, "traceparent": traceparent}
         row = await self.store.move(CREATED, key, self.owner, matching={"claim": claim}, new=new)
+        if row is None and idempotency_key is not None:
+            matching = {"idempotency_key": idempotency_key}
+            row = await self.store.move(CREATED_BY_KEY, key, self.owner, matching=matching, new=new)
         # After a crash between these two commits, the earlier try stays unknown, and nothing has the id of its job.
-        return row or await record_late(self.store, key, claim, ref)
+        return row or await record_late(self.store, Sent(key, claim, idempotency_key), ref)
 
     async def ended(self, key: str, job: AgentJob, polls: int) -> JournalRow | None:
         """Record how a job ended, after `polls` polls by all runs."""
@@ -69,9 +83,21 @@ class Records:
         """Record that the service refused the create of a claim."""
         return await self.store.move(REJECT, key, self.owner, matching={"claim": claim}, new=self._refused(error))
 
-    async def unknown(self, key: str, claim: str, error: Exception) -> JournalRow | None:
-        """Record that the create of a claim may have started an agent."""
-        return await self.store.move(DOUBT, key, self.owner, matching={"claim": claim}, new={"error": self.text(error)})
+    async def unknown(
+        self, key: str, claim: str, error: Exception, *, is_own: bool = False, final: Exception | None = None
+    ) -> JournalRow | None:
+        """Record that the create of a claim may have started an agent.
+
+        Args:
+            key: The key of the row.
+            claim: The claim.
+            error: Why it is in doubt.
+            is_own: Whether this owner is going to repeat it.
+            final: The refusal of a repetition after which no owner repeats it; `None` without one.
+        """
+        new: dict[str, Any] = {"error": self.text(error)} | ({"owner": self.owner} if is_own else {})
+        new |= {} if final is None else {"refusal": refusal_text(final, self._mask)}
+        return await self.store.move(DOUBT, key, self.owner, matching={"claim": claim}, new=new)
 
     async def noted(self, key: str, job_id: str | None, error: Exception, polls: int) -> JournalRow | None:
         """Record what ended the wait for a job that has not ended."""

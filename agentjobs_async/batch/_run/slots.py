@@ -112,6 +112,15 @@ class Slots:
             self._discard(slot.project, waiter)
             raise
 
+    def take_over(self, slot: Slot) -> None:
+        """Assign it a slot that is kept for an unknown item of its project, if there is one: such an item goes on."""
+        kept = self._kept.get(slot.project)
+        if kept and not slot.taken:
+            *_, timer = kept[0]
+            timer.cancel()
+            self._take(slot)
+            self._end_keeping(slot.project)
+
     def put_back(self, slot: Slot) -> None:
         """Return an item whose create was not sent to those that wait."""
         if slot.taken:

@@ -1,4 +1,4 @@
-"""What a run begins next: jobs that nobody polls, planned rows, new items, each project for itself."""
+"""What a run begins next: jobs that nobody polls, unknown creates, planned rows, new items, each project for itself."""
 
 import asyncio
 from collections import deque
@@ -7,14 +7,13 @@ from typing import Final
 
 from attrs import evolve
 
-from agentjobs_async import InvalidInputError
 from agentjobs_async.batch._planning import Planner
-from agentjobs_async.batch._run.backlog import Backlog, Ready
 from agentjobs_async.batch._run.context import Phase
-from agentjobs_async.batch._run.free_jobs import FreeJobs
+from agentjobs_async.batch._run.free_rows import FreeJobs, RowsToRepeat
 from agentjobs_async.batch._run.late_jobs import LateJobs
-from agentjobs_async.batch._run.planned_rows import PlannedRows
+from agentjobs_async.batch._run.planned_rows import Backlog, PlannedRows, Ready
 from agentjobs_async.batch._run.reader import Reader
+from agentjobs_async.batch._run.repeats import unknown_error
 from agentjobs_async.batch._run.source import Items
 from agentjobs_async.batch._run.tasks import ItemTasks
 from agentjobs_async.batch._store.measures import last_number, last_try
@@ -27,7 +26,8 @@ from agentjobs_async.batch.states import State
 _MOST_AHEAD: Final = 1_000  # items that are read while those before them are held back
 _WAITING_SECONDS: Final = 1.0  # between two looks at what other runs of a file have under way
 _OTHERS: Final = 20  # rows of one look: the first one says it nearly always
-_AT_WORK: Final = (State.SENDING, State.ACTIVE)
+_AT_WORK: Final = (State.SENDING, State.ACTIVE, State.UNKNOWN)
+"""Where a row may have an owner."""
 _MOVABLE: Final = (State.PLANNED, State.ACTIVE, State.UNKNOWN)
 """Where a row is of which a run has told, and which may begin once more."""
 
@@ -62,6 +62,7 @@ class Supply:
         # that were refused: they stay planned, whatever the service says later.
         self._passed_over: set[int] = set()
         self._jobs = FreeJobs(item_tasks, self._passed_over)
+        self._to_repeat = RowsToRepeat(item_tasks, self._passed_over)
         self._planned = PlannedRows(self._store, self._passed_over)
         self._backlog = Backlog()
         planner = Planner(self._store, self._context.session.project_id)
@@ -102,8 +103,8 @@ class Supply:
             self._passed_over.add(result.row.number)
 
     def leave(self, row: JournalRow) -> None:
-        """Leave a row without a result to another run, if it is planned since the service refused the key."""
-        if row.state is State.PLANNED and self._context.gates.refusal is not None:
+        """Leave a row without a result to another run, if it is not sent since the service refused the key."""
+        if row.state in (State.PLANNED, State.UNKNOWN) and self._context.gates.refusal is not None:
             self._passed_over.add(row.number)
 
     async def aclose(self) -> None:
@@ -153,21 +154,27 @@ class Supply:
     async def _of_unknown(self) -> BatchResult | None:
         """Return the next result of a row that is unknown since its sender ended.
 
-        It is read again as its turn comes: where a person has settled it meanwhile, it begins instead.
+        It is read again as its turn comes: where a person has settled it meanwhile, or its create may be repeated, it
+        begins instead.
         """
         while self._unknown:
             key = self._unknown.popleft().key
             row = (await self._store.rows_of([key]))[key]
-            if row.state is State.UNKNOWN:
-                error = InvalidInputError(f"{row.error}; look whether its agent runs, and resolve it")
-                return BatchResult(row.item, Outcome.UNKNOWN, None, error, row=row)
+            if row.state is State.UNKNOWN and not await self._to_repeat.accept(row):
+                return BatchResult(row.item, Outcome.UNKNOWN, None, unknown_error(row), row=row)
             if row.state is State.PLANNED:
                 self._backlog.add(Ready(row, row.item))
             self._jobs.look_again()
         return None
 
     async def _to_send(self) -> Ready | None:
-        """Return the next row whose create may begin: of those that were read, then planned ones; read on meanwhile."""
+        """Return the next row whose create may begin: unknown ones, those that were read, then planned ones.
+
+        Meanwhile it reads on.
+        """
+        if (row := await self._to_repeat.next(self._query(), self._may_begin)) is not None:
+            self._left -= 1
+            return Ready(row, row.item)
         if (ready := self._backlog.next(self._may_begin)) is None:
             row = await self._planned.next(self._may_begin)
             ready = None if row is None else Ready(row, row.item)
@@ -231,6 +238,7 @@ class Supply:
     async def _look(self) -> None:
         """Look for all that others have left: jobs, and planned rows."""
         await self._sweep()
+        self._to_repeat.look_again()
         await self._planned.open(self._may_send(), self._backlog.numbers())
 
     async def _has_others(self) -> bool:
@@ -243,7 +251,7 @@ class Supply:
         return False
 
     def _only_refused(self) -> bool:
-        left = {*self._backlog.projects(), *self._planned.projects()}
+        left = {*self._to_repeat.projects(), *self._backlog.projects(), *self._planned.projects()}
         return all(self._context.gates.is_refused(project) for project in left)
 
     def _is_source_over(self) -> bool:

@@ -14,10 +14,11 @@ from attrs import evolve
 from agentjobs_async import AgentJobsError, AgentJobsSession, InvalidInputError, JournalError
 from agentjobs_async._loop.tasks import until_done
 from agentjobs_async._validation import MAX_COUNT
+from agentjobs_async.batch._failures import fault_of
 from agentjobs_async.batch._learning import begin_learning
 from agentjobs_async.batch._run.context import Phase, RunContext, RunningItem
 from agentjobs_async.batch._run.create_gates import gates_of
-from agentjobs_async.batch._run.kinds import Kind, fault_of
+from agentjobs_async.batch._run.kinds import Kind
 from agentjobs_async.batch._run.records import Records
 from agentjobs_async.batch._run.slots import Slots
 from agentjobs_async.batch._service import settle_service
@@ -180,7 +181,7 @@ class ItemTasks:
         *,
         item: BatchItem | None = None,
     ) -> asyncio.Task[None]:
-        """Start an item that is planned or active, in a copy of `caller_context` or the current context.
+        """Start an item that is planned, active or to be repeated, in a copy of `caller_context` or this context.
 
         Its result names `item`; `None` stands for the row's own.
         """
@@ -236,7 +237,7 @@ class ItemTasks:
     def counts(self) -> BatchStats:
         """Return how many items are where, without the rest of a snapshot. It may be asked in any thread."""
         states = Counter(item.state for item in tuple(self._running.values()) if not item.over)
-        active = states[State.SENDING] + states[State.ACTIVE]
+        active = states[State.SENDING] + states[State.ACTIVE] + states[State.UNKNOWN]  # the last are to be repeated
         return BatchStats(states[State.PLANNED], active, None, MappingProxyType(dict(self.outcomes)), stopped=False)
 
     def gauges(self) -> BatchStats | None:
@@ -428,7 +429,7 @@ class ItemTasks:
         return [item for item in self._running.values() if not item.over]
 
     def _waiting_projects(self) -> set[str]:
-        return {item.slot.project for item in self.under_way() if item.state is State.PLANNED}
+        return {item.slot.project for item in self.under_way() if item.state in (State.PLANNED, State.UNKNOWN)}
 
     def _next_create(self) -> float | None:
         due = [self._next_create_of(project) for project in self._waiting_projects()]

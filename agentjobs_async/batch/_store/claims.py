@@ -23,6 +23,19 @@ class NoRoom:
     project_id: str | None = None
 
 
+@frozen
+class Repetition:
+    """How a create is sent once more whose outcome is unknown.
+
+    Attributes:
+        key: Its idempotency key.
+        seconds: For how long after the first POST the service remembers the key.
+    """
+
+    key: str
+    seconds: float
+
+
 class Claims:
     """Which claims had no answer, and which senders have gone before an outcome was recorded."""
 

@@ -7,6 +7,7 @@ from uuid import uuid4
 from attrs import frozen
 from sqlalchemy import and_, case, null, or_, select, update
 
+from agentjobs_async._extra import extra_text
 from agentjobs_async.batch._database.schema import FOLLOWED, HAS_FOLLOWER, ITEMS, SHOWN, TO_NOTICE, TRIES, Follow
 from agentjobs_async.batch._store import statements
 from agentjobs_async.batch._store.queries import PAGE_ROWS, Query
@@ -69,7 +70,7 @@ class DurableRows:
         self._to_do = or_(_ROW.state.in_(_OPEN), to_tell) if tells else _ROW.state.in_(_OPEN)
 
     async def submit(self, item: BatchItem) -> Submitted | None:
-        """Plan a durable job, or find its row, and return it; `None` where its key is that of another prompt.
+        """Plan a durable job, or find its row, and return it; `None` where its key is that of another prompt or extra.
 
         A row that is there keeps its context. The item of a batch becomes a durable job, and is followed from now on.
         """
@@ -84,7 +85,8 @@ class DurableRows:
         planning = statements.plan(self._store.insert(ITEMS), planned, updated=updated, returned=[_ROW.follower])
         values = {"key": item.key, "prompt": item.prompt, "project_id": item.project_id}
         context = {} if item.context is None else {"context": context_text(item.context)}
-        _, found = await self._store.write(planning, parameters=[values | context])
+        extra = {"extra": extra_text(item.extra)} if item.extra else {}
+        _, found = await self._store.write(planning, parameters=[values | context | extra])
         return Submitted(row_of(found[0][:-1]), found[0][-1] == self._follower) if found else None
 
     async def notice(self, after: int = 0, *, key: str | None = None) -> list[Noticed]:
@@ -156,8 +158,9 @@ class DurableRows:
     async def leave_to_tell(self) -> list[JournalRow]:
         """Leave to other followers the rows whose ends `on_end` was not told of, and return them."""
         untold = and_(_ROW.state.not_in(_OPEN), _ROW.told_at.is_(None), _ROW.follower == self._follower)
+        is_end = _ROW.owner.is_(None)  # else its create is in doubt, and is to be repeated
         _, found = await self._store.write(
-            update(ITEMS).where(FOLLOWED, untold).values(follower=None).returning(*SHOWN)
+            update(ITEMS).where(FOLLOWED, untold, is_end).values(follower=None).returning(*SHOWN)
         )
         return rows_of(found)
 

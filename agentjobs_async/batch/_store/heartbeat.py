@@ -33,16 +33,21 @@ def _boot_time() -> float:
     return time.monotonic() if clock is None else time.clock_gettime(clock)
 
 
+def _wall_time() -> float:
+    """Return the seconds of the wall clock."""
+    return time.time()
+
+
 @frozen
-class _Instant:
+class Instant:
     """A moment by two clocks: one that is never set, and the wall clock, which counts a virtual machine's sleep too."""
 
     boot: float = field(factory=_boot_time)
-    wall: float = field(factory=time.time)
+    wall: float = field(factory=_wall_time)
 
     def age(self) -> float:
         """Return the seconds since then, by the clock that counted more."""
-        return max(_boot_time() - self.boot, time.time() - self.wall)
+        return max(_boot_time() - self.boot, _wall_time() - self.wall)
 
 
 class Lease:
@@ -51,7 +56,7 @@ class Lease:
     def __init__(self, heartbeat: "Heartbeat") -> None:
         self._heartbeat = heartbeat
         self._life = heartbeat.life
-        self._asked = _Instant()
+        self._asked = Instant()
 
     def is_valid(self) -> bool:
         """Return whether this owner has not counted as dead for any other since, nor will within the next seconds."""
@@ -76,7 +81,7 @@ class Heartbeat:
         self._database = database
         self._store = store
         self._owners = owners
-        self._heard = _Instant()
+        self._heard = Instant()
         self._beating: asyncio.Task[None] | None = None
         self._one_beat = asyncio.Lock()
 
@@ -150,7 +155,7 @@ class Heartbeat:
                 raise JournalError("the database did not confirm a heartbeat in time", "io")
 
     async def _beaten(self) -> bool:
-        asked = _Instant()
+        asked = Instant()
         try:
             async with asyncio.timeout(self.patience * _ANSWERED_WITHIN):
                 counted_at = await self._count()

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
+from attrs import frozen
 from sqlalchemy import ColumnElement, Integer, Select, Table, and_, insert, literal, null, or_, select, update
 
 from agentjobs_async import JobRef, JournalError
@@ -16,11 +17,42 @@ _ROW: Final = ITEMS.c
 _TRY: Final = TRIES.c
 _WITHOUT_JOB: Final = (State.UNKNOWN, State.ABANDONED)
 _OF_ANOTHER_JOB: Final = ("idempotency_key", "first_sent_at", "digest", "settled_at", "pr_link", "refusal")
-"""What the row or try of the same claim has of the other job."""
+"""What the row or try of the same create has of the other job."""
 _ANSWERED_LATE: Final = "its create was answered late"
 
 
-async def record_late(store: Store, key: str, claim: str, ref: JobRef) -> JournalRow | None:
+@frozen
+class Sent:
+    """What identifies one POST of a create.
+
+    Attributes:
+        key: The key of its row.
+        claim: The claim under which it was sent; empty where that is not known.
+        idempotency_key: That of its create; `None` without one.
+    """
+
+    key: str
+    claim: str
+    idempotency_key: str | None = None
+
+    @property
+    def is_row(self) -> ColumnElement[bool]:
+        """Whether a row is that of its create."""
+        return and_(_ROW.key == self.key, self._is_of(ITEMS))
+
+    @property
+    def is_try(self) -> ColumnElement[bool]:
+        """Whether an earlier try is that of its create."""
+        return self._is_of(TRIES)
+
+    def _is_of(self, table: Table) -> ColumnElement[bool]:
+        is_claim = table.c.claim == self.claim
+        if self.idempotency_key is None:
+            return is_claim
+        return or_(is_claim, table.c.idempotency_key == self.idempotency_key)  # others were sent under other claims
+
+
+async def record_late(store: Store, sent: Sent, ref: JobRef) -> JournalRow | None:
     """Record the job of a create whose row does not wait for it any more.
 
     Return the row where it has this job: by a commit whose answer was lost, or since it was abandoned meanwhile, as it
@@ -30,35 +62,36 @@ async def record_late(store: Store, key: str, claim: str, ref: JobRef) -> Journa
     Raises:
         JournalError: The journal can't be written; or it has no such claim (`locked`).
     """
-    if (row := await _recorded_in_row(store, key, claim, ref)) is not None:
+    if (row := await _recorded_in_row(store, sent, ref)) is not None:
         return row
-    if await _recorded_in_try(store, key, claim, ref):
+    if await _recorded_in_try(store, sent, ref):
         return None
-    raise JournalError(f"journal: another owner has changed {key!r:.200} meanwhile", "locked")
+    raise JournalError(f"journal: another owner has changed {sent.key!r:.200} meanwhile", "locked")
 
 
-async def _recorded_in_row(store: Store, key: str, claim: str, ref: JobRef) -> JournalRow | None:
+async def _recorded_in_row(store: Store, sent: Sent, ref: JobRef) -> JournalRow | None:
     """Record the job with the row, and return that; `None` where the row has moved on. The state stays as it is."""
-    mine = and_(_ROW.key == key, _ROW.claim == claim, or_(_ROW.job_id == ref.job_id, _ROW.state == State.ABANDONED))
+    mine = and_(sent.is_row, or_(_ROW.job_id == ref.job_id, _ROW.state == State.ABANDONED))
     job = {"job_id": ref.job_id, "project_id": ref.project_id, "changed_at": store.now_column()}
     recording = update(ITEMS).where(mine, or_(_ROW.job_id.is_(None), _ROW.job_id == ref.job_id)).values(job)
     found = (await store.write(recording.returning(*SHOWN)))[1]
     return row_of(found[0]) if found else None
 
 
-async def _recorded_in_try(store: Store, key: str, claim: str, ref: JobRef) -> bool:
+async def _recorded_in_try(store: Store, sent: Sent, ref: JobRef) -> bool:
     """Record the job with an earlier try, and return whether that has it now.
 
     A try that has no job becomes active. Where a person named another job, that stays with its row or try, and this one
     gets a try of its own.
     """
-    is_row, is_try = and_(_ROW.key == key, _ROW.claim == claim), _TRY.claim == claim
+    is_row, is_try = sent.is_row, sent.is_try
     recorded = select(_TRY.number).where(is_try, _TRY.job_id == ref.job_id)
     late = _late(store, ref)
+    own_claim = {"claim": literal(sent.claim)}  # by which it is found again
     waiting = update(TRIES).where(is_try, _TRY.state.in_(_WITHOUT_JOB), _TRY.job_id.is_(None)).values(late)
     # First: executed once more while the first execution goes on, this waits for what that has recorded.
     locks = (select(_ROW.key).where(is_row), select(_TRY.item).where(is_try))
-    beside = (found.where(~recorded.exists()).limit(1) for found in _beside(is_row, is_try, late))
+    beside = (found.where(~recorded.exists()).limit(1) for found in _beside(is_row, is_try, late | own_claim))
     inserts = (insert(TRIES).from_select(["item", "try_number", *OF_A_TRY], found) for found in beside)
     await store.write(*(lock.with_for_update() for lock in locks), waiting, *inserts)
     return bool(await store.read(recorded))

@@ -41,6 +41,7 @@ class JournalRow:
         tries: Which try this is: 1, and one more each time that the item was planned again by `Journal.retry` or
             `Journal.resolve`.
         context: The context of the item; `None` without one.
+        extra: The extra of the item: more fields of its create's JSON object; `None` without one.
         traceparent: The W3C trace context of the span that created the job; `None` without a hook that makes spans.
     """
 
@@ -61,12 +62,13 @@ class JournalRow:
     polls: int = 0
     tries: int = 1
     context: dict[str, Any] | None = field(default=None, repr=False, hash=False)
+    extra: dict[str, Any] | None = field(default=None, repr=False, hash=False)
     traceparent: str | None = field(default=None, repr=False)
 
     @property
     def item(self) -> BatchItem:
         """The item as it was planned."""
-        return BatchItem(self.key, self.prompt, self.project_id, self.context)
+        return BatchItem(self.key, self.prompt, self.project_id, self.context, self.extra)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the row as a JSON object: its attributes by their names, times in ISO 8601."""
@@ -138,12 +140,13 @@ def row_of(found: Any) -> JournalRow:
 
 
 def _row_of(found: Any) -> JournalRow:
-    texts, numbers = (*found[:7], found[17]), found[14:16]
+    texts, numbers = (*found[:7], found[18]), found[14:16]
     # Compared as sets, which is much quicker than looking at each: very many rows are read at once.
     if not (_TEXTS.issuperset(map(type, texts)) and all(type(number) is int for number in numbers)):
         raise TypeError
     times = [None if cell is None else datetime.fromtimestamp(cell, UTC) for cell in (found[7], *found[9:14])]
-    cells: list[Any] = [*found[:7], times[0], found[8], *times[1:], *numbers, _context(found[16]), found[17]]
+    objects = map(_object_or_none, found[16:18])
+    cells: list[Any] = [*found[:7], times[0], found[8], *times[1:], *numbers, *objects, found[18]]
     return JournalRow(*cells)
 
 
@@ -166,10 +169,10 @@ def _refusal(kind: str, *values: Any) -> ResponseError:
     return _REFUSALS[kind](*values)
 
 
-def _context(cell: Any) -> dict[str, Any] | None:
-    context = None if cell is None else json.loads(cell)
-    if context is None or isinstance(context, dict):
-        return context
+def _object_or_none(cell: Any) -> dict[str, Any] | None:
+    found = None if cell is None else json.loads(cell)
+    if found is None or isinstance(found, dict):
+        return found
     raise TypeError
 
 

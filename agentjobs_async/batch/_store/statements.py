@@ -73,7 +73,8 @@ def plan(
 ) -> ReturningInsert[Any]:
     """Insert planned rows, and return them and the rows that are there already, which only get a new page.
 
-    Left out are rows of another prompt or project under the same key, and those of an earlier page of the same source.
+    Left out are rows of another prompt, project or extra under the same key, and those of an earlier page of the same
+    source.
     Executed again, when its answer was lost, this finds rows of its own page and returns the same rows. It holds no
     value besides those of its columns, so that SQLAlchemy compiles it once for any number of rows.
 
@@ -86,11 +87,17 @@ def plan(
     # The state as a literal: a parameter would be one more for each row.
     planned = insert.values(state=literal_column(f"'{State.PLANNED}'"), **values)
     given = planned.excluded
+    # An extra that is not among the columns is null: `=` would never find it the same.
+    is_same = and_(
+        _ROW.prompt == given.prompt,
+        _ROW.project_id == given.project_id,
+        _ROW.extra.is_not_distinct_from(given.extra),
+    )
     is_first = or_(_ROW.page.is_(None), _ROW.page == given.page, _source(_ROW.page) != _source(given.page))
     return planned.on_conflict_do_update(
         index_elements=[_ROW.key],
         set_={"page": given.page, **updated},
-        where=and_(is_first, _ROW.prompt == given.prompt, _ROW.project_id == given.project_id),
+        where=and_(is_first, is_same),
     ).returning(*SHOWN, *returned)
 
 
@@ -117,9 +124,11 @@ def moving(
     # No index has this, so that the row is found by its key: to old statistics, the index of states may look as good.
     state = _ROW.state.concat(literal_column("''"))
     allowed = state.in_([literal_column(f"'{name}'") for name in sorted(move.origins if origin is None else [origin])])
-    met = [_matched(name) for name in sorted(move.matches - {"state"})]
+    met = [_matched(name) for name in sorted(move.matches - {"state", *_NO_COLUMNS})]
     is_repeated = _ROW.change == bindparam("its_change")
-    rows = update(ITEMS).where(_ROW.key == bindparam("its_key"), or_(and_(allowed, *met), is_repeated))
+    rows = update(ITEMS).where(
+        _ROW.key == bindparam("its_key"), or_(and_(allowed, *met, *met_by_itself(move)), is_repeated)
+    )
     now = bindparam("its_time", type_=Float(53)) if clock is None else clock
     new = {name: bindparam(f"new_{name}", type_=_ROW[name].type) for name in given}
     changed = _changed(move, target, now, bindparam("its_change"), bindparam("its_mover"))
@@ -148,13 +157,25 @@ def moving_all(
         mover: Who makes it.
         new: Columns that change besides those of the move.
     """
-    rows = update(ITEMS).where(which, or_(and_(in_states(move.origins), *conditions), _ROW.change == change))
+    met = and_(in_states(move.origins), *met_by_itself(move), *conditions)
+    rows = update(ITEMS).where(which, or_(met, _ROW.change == change))
     return rows.values(_changed(move, move.target, now, change, mover) | new).returning(*SHOWN)
 
 
+_NO_COLUMNS: Final = {
+    "settled": _ROW.settled_at.is_not(None),
+    "sent_once": or_(_ROW.idempotency_key.is_(None), _ROW.idempotency_key == _ROW.claim),
+    "repeated": _ROW.idempotency_key != _ROW.claim,
+}
+"""What a row must match that is no column: the key of a create is the claim of its first POST."""
+
+
+def met_by_itself(move: Move) -> list[ColumnElement[bool]]:
+    """Return what a row must meet for a move, whatever its caller gives."""
+    return [_NO_COLUMNS[name] for name in sorted(move.matches & _NO_COLUMNS.keys())]
+
+
 def _matched(name: str) -> ColumnElement[bool]:
-    if name == "settled":
-        return _ROW.settled_at.is_not(None)
     return _ROW[name].is_not_distinct_from(bindparam(f"its_{name}", type_=_ROW[name].type))
 
 

@@ -16,6 +16,7 @@ from sqlalchemy import (
 )
 
 from agentjobs_async import InvalidInputError, JournalError
+from agentjobs_async._extra import extra_text
 from agentjobs_async.batch._database.connections import Insert, Stamp
 from agentjobs_async.batch._database.file_lock import FileLock
 from agentjobs_async.batch._database.schema import (
@@ -28,7 +29,7 @@ from agentjobs_async.batch._database.schema import (
 )
 from agentjobs_async.batch._database.writer import Database, Parameters, Rows
 from agentjobs_async.batch._store import statements
-from agentjobs_async.batch._store.claims import Claims, NoRoom
+from agentjobs_async.batch._store.claims import Claims, NoRoom, Repetition
 from agentjobs_async.batch._store.owners import Owners
 from agentjobs_async.batch._store.queries import Query
 from agentjobs_async.batch._store.rows import JournalRow, legible, row_of, rows_of, text_or_none
@@ -144,8 +145,8 @@ class Store:
     async def plan(self, items: Sequence[BatchItem], page_id: str, project_id: str | None) -> dict[str, JournalRow]:
         """Plan some hundred items of different keys, and return their rows, whatever their states, by key.
 
-        Left out are items whose key is that of another prompt or project, and those whose key came on an earlier page
-        of the same source.
+        Left out are items whose key is that of another prompt, project or extra, and those whose key came on an earlier
+        page of the same source.
 
         Args:
             items: The items.
@@ -163,12 +164,23 @@ class Store:
         # A column that most items leave empty is a parameter of those pages only that have it: it costs time.
         if any(item.context is not None for item in items):
             rows = [row | {"context": context_text(item.context)} for row, item in zip(rows, items, strict=True)]
+        if any(item.extra for item in items):
+            rows = [row | {"extra": extra_text(item.extra)} for row, item in zip(rows, items, strict=True)]
         return {row.key: row for row in rows_of((await self._database.write(planning, parameters=rows))[1])}
 
-    async def claim(self, key: str, owner: str) -> str | NoRoom | None:
-        """Make a planned row `sending`, durably: only the caller that gets the claim may send its create.
+    async def claim(
+        self, key: str, owner: str, digest: str | None = None, repetition: Repetition | None = None
+    ) -> str | NoRoom | None:
+        """Make a row `sending`, durably: only the caller that gets the claim may send its create, once.
 
-        Return the claim; `NoRoom` when the limits of all owners leave none; `None` when the row is not planned.
+        Return the claim; `NoRoom` when the limits of all owners leave none; `None` when the row is not planned, or
+        what `repetition` says can't be repeated any more.
+
+        Args:
+            key: The row's key.
+            owner: Who sends its create.
+            digest: Of what is sent, where the service honours idempotency keys: that of a planned row is the claim.
+            repetition: How the create of an unknown row is repeated; `None` for a planned row.
         """
         if self._lock is not None:
             self._lock.check()
@@ -178,9 +190,15 @@ class Store:
             "new_claim": claim,
             "new_time": None if isinstance(now, ColumnElement) else now,  # a server takes the time by itself
             "new_owner": owner,
+            "its_digest": digest,
         }
+        backend = self._database.backend
+        statements = [backend.claim]
+        if repetition is not None:
+            statements = [*backend.repeat]
+            parameters |= {"its_idempotency_key": repetition.key, "its_seconds": repetition.seconds}
         try:
-            _, rows = await self._database.write(self._database.backend.claim, parameters=parameters, claims=True)
+            _, rows = await self._database.write(*statements, parameters=parameters, claims=True)
         except BaseException:
             # It may have been executed, or may be yet. The caller gets no claim, so that nothing is sent under it, and
             # the row may be planned again.
@@ -225,7 +243,8 @@ class Store:
         before: tuple[Executable, ...] = ()
         if move.begins_try or was_sent:
             matched = [_ROW[name].is_not_distinct_from(value) for name, value in matching.items()]
-            conditions = [_ROW.key == key, statements.in_states(move.origins), *matched]
+            by_itself = statements.met_by_itself(move)
+            conditions = [_ROW.key == key, statements.in_states(move.origins), *by_itself, *matched]
             before = statements.before(move, conditions, now, sent_now=was_sent)
         _, found = await self._database.write(*before, moving, parameters=parameters)
         return row_of(found[0]) if found else None

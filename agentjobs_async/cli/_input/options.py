@@ -14,11 +14,11 @@ from click.core import ParameterSource
 from agentjobs_async import InvalidInputError, batch
 from agentjobs_async._text import one_line
 from agentjobs_async.cli._input.encodings import encoding_of
+from agentjobs_async.cli._input.extras import ExtraField, Extras
 from agentjobs_async.cli._input.limits import duration_of, number_of, rate_of, whole_of
 from agentjobs_async.cli._input.own_journals import BESIDE
 from agentjobs_async.cli._input.prompts import prompts_of
 from agentjobs_async.cli._input.records import FORMATS
-from agentjobs_async.cli._input.service import Service
 from agentjobs_async.cli._input.tables import delimiter_of
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -116,57 +116,6 @@ def joined(options: Mapping[str, Option], join: Callable[..., Mapping[str, Any]]
         return cast("Command", found)
 
     return decorate
-
-
-# The service
-
-_SERVICE_OPTIONS: Final = {
-    "emulated": click.option(
-        "--emulator",
-        "emulated",
-        is_flag=True,
-        help="Run on an emulator in this process: no service, key or real agents.",
-    ),
-    "base_url": click.option(
-        "--base-url", metavar="URL", type=TEXT, help="Address of the service.  [env var: AGENTJOBS_BASE_URL]"
-    ),
-    "project_id": click.option(
-        "--project",
-        "project_id",
-        metavar="ID",
-        type=TEXT,
-        help="Project of prompts and bare job ids.  [env var: AGENTJOBS_PROJECT_ID]",
-    ),
-    "key_file": click.option(
-        "--key-file", metavar="FILE", type=TEXT, help="File with the API key.  [else env var: AGENTJOBS_API_KEY]"
-    ),
-    "allow_insecure": click.option(
-        "--allow-insecure", is_flag=True, help="Allow plain http: the key crosses the network readable."
-    ),
-}
-
-
-def service_options(*, emulator: bool = False) -> Callable[[Command], Command]:
-    """Add the options that name the service; the command gets it as `service`."""
-    options = {name: option for name, option in _SERVICE_OPTIONS.items() if emulator or name != "emulated"}
-    return joined(options, lambda **given: {"service": Service.of(**given)})
-
-
-OTHER_SERVICE: Final = click.option(
-    "--other-service", is_flag=True, help="The journal belongs to this service from now on, whichever it had before."
-)
-
-
-def project_option(words: str) -> Option:
-    """Return `--project` for a command that asks no service; the command gets it as `project_id`."""
-    return click.option(
-        "--project",
-        "project_id",
-        metavar="ID",
-        type=TEXT,
-        envvar="AGENTJOBS_PROJECT_ID",
-        help=f"{words}  [env var: AGENTJOBS_PROJECT_ID]",
-    )
 
 
 JSON_OPTION: Final = click.option("--json", "as_json", is_flag=True, help="Write JSON, for machines.")
@@ -323,12 +272,35 @@ _INPUT_OPTIONS: Final = {
         type=TEXT,
         help="The prompt of each record, such as 'Document {title}: {body}'.",
     ),
+    "extras": click.option(
+        "--extra",
+        "extras",
+        metavar="NAME=TEMPLATE",
+        type=Read(ExtraField.of),
+        multiple=True,
+        help="One more field of each create, such as 'branch={branch}', from a column or field; repeatable.",
+    ),
     "allow_empty": click.option(
         "--allow-empty", is_flag=True, help="Send a prompt of which a column or field is empty or missing, too."
     ),
 }
 input_options: Final = joined(_INPUT_OPTIONS, lambda prompts, **how: {"prompts": prompts_of(prompts, **how)})
 """Add the prompts and the options of an input; the command gets what they say as `prompts`."""
+
+extra_option: Final = joined(
+    {
+        "extras": click.option(
+            "--extra",
+            "extras",
+            metavar="NAME=TEXT",
+            type=Read(ExtraField.of),
+            multiple=True,
+            help="One more field of the create, such as branch=main; repeatable.",
+        )
+    },
+    lambda extras: {"extra": Extras.of(extras).constants()},
+)
+"""Add `--extra` for one prompt; the command gets the fields as `extra`, empty without any."""
 
 
 # The journal, and which of its items

@@ -1,25 +1,26 @@
 """The items of a batch, from prompts and from the records of an input."""
 
-import json
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from string import Formatter
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from attrs import evolve, field, frozen
 
 from agentjobs_async import InvalidInputError
-from agentjobs_async._text import one_line
+from agentjobs_async._extra import checked_extra, extra_text
+from agentjobs_async._text import one_line, suggestion
 from agentjobs_async._validation import checked_prompt
 from agentjobs_async.batch import BatchItem, InvalidItems
+from agentjobs_async.cli._input.extras import TAKEN, ExtraField, Extras
 from agentjobs_async.cli._input.questions import confirmed
-from agentjobs_async.cli._input.records import Reading, Record, read_records, suggestion
+from agentjobs_async.cli._input.records import Reading, Record, read_records
+from agentjobs_async.cli._input.templates import Template, field_text, text_of
 from agentjobs_async.cli._output.columns import in_words
 from agentjobs_async.cli._output.screen import Screen
 
-_NAMES: Final = frozenset({"key", "prompt", "project"})
+_NAMES: Final = frozenset({"key", "prompt", "project", "extra"})
 _SHOWN: Final = 60  # characters of what was typed, in a message
 _MOST_REPEATS: Final = 10  # shown in one line
 
@@ -51,7 +52,7 @@ class Prompts:
     Attributes:
         items: The items that they make; all keys differ.
         invalid: The prompts that are not sent.
-        repeats: The keys of items whose prompt and project an earlier item has as well.
+        repeats: The keys of items whose prompt, project and extra an earlier item has as well.
         lone_words: The prompts that are arguments of one word each, which forgotten quotes look like; 0 unless there
             are several, and no longer ones.
     """
@@ -63,54 +64,44 @@ class Prompts:
 
 
 @frozen
-class Template:
-    """The template of a prompt, such as `Document {title}: {body}`, filled from the fields of a record.
+class _How:
+    """How records become items.
 
     Attributes:
-        pieces: Pieces of text, each followed by the field of this name; `None` for no field.
+        key: The field that is the key; `None` for the default key.
+        template: The template of the prompt; `None` takes the field `prompt`, or the whole line.
+        extras: The fields that each create has besides.
+        allow_empty: Whether a field of the template may be missing, `None` or white space.
     """
 
-    pieces: tuple[tuple[str, str | None], ...]
-
-    @classmethod
-    def of(cls, text: str) -> Self:
-        """Read a template: `{name}` stands for the field of this name, `{{` and `}}` for braces.
-
-        Raises:
-            InvalidInputError: A brace is not closed, a name is empty or has a format, or there is no name at all.
-        """
-        try:
-            parsed = list(Formatter().parse(text))
-        except ValueError as error:
-            defect = str(error)
-        else:
-            defect = ""
-            if any(name == "" or spec or conversion for _, name, spec, conversion in parsed):
-                defect = "only {name} is possible, without a format"
-            elif all(name is None for _, name, _, _ in parsed):
-                defect = "it names no column or field, so that all prompts would be the same"
-        if defect:
-            raise InvalidInputError(f"--prompt: {defect}; write it like 'Document {{title}}', and {{{{ for a brace")
-        return cls(tuple((literal, name) for literal, name, _, _ in parsed))
+    key: str | None
+    template: Template | None
+    extras: Extras
+    allow_empty: bool
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """The fields that it needs."""
-        return tuple(name for _, name in self.pieces if name is not None)
+    def wanted(self) -> list[str]:
+        """The fields that records must have."""
+        of_prompts = () if self.template is None else self.template.names
+        return [*of_prompts, *(() if self.key is None else (self.key,)), *self.extras.names]
 
-    def filled(self, fields: Mapping[str, Any]) -> str:
-        """Return the prompt of a record; a field that is missing or `None` is an empty text."""
-        return "".join(literal + _field_text(fields, name) for literal, name in self.pieces)
+    def extra_of(self, fields: Mapping[str, Any], own: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
+        """Return the extra of a record with these fields, those of its `own` first; `None` for an empty one.
+
+        Raises:
+            InvalidInputError: It can't be sent.
+        """
+        return checked_extra(self.extras.filled(fields) | dict(own or {}), fields=TAKEN) or None
 
 
-def _field_text(fields: Mapping[str, Any], name: str | None) -> str:
-    value = None if name is None else fields.get(name)
-    return "" if value is None else text_of(value)
-
-
-def text_of(value: object) -> str:
-    """Return the text of a field: a text as it is, anything else as JSON."""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+def _template(text: str) -> Template:
+    template = Template.of(text)
+    if not template.names:
+        raise InvalidInputError(
+            "--prompt: it names no column or field, so that all prompts would be the same; write it like"
+            " 'Document {title}', and {{ for a brace"
+        )
+    return template
 
 
 def prompts_of(
@@ -122,6 +113,7 @@ def prompts_of(
     encoding: str | None = None,
     key: str | None = None,
     template: str | None = None,
+    extras: Sequence[ExtraField] = (),
     allow_empty: bool = False,
 ) -> Prompts:
     """Return the prompts among the arguments, then those of the records of the input.
@@ -136,18 +128,22 @@ def prompts_of(
         encoding: Its encoding, as of `Reading`.
         key: The field that is the key; `None` for the default key.
         template: The template of the prompt; `None` takes the field `prompt`, or the whole line.
+        extras: The fields that each create has besides; those of a record's own extra come before them.
         allow_empty: Whether a record is sent of which a field of the template is missing, `None` or white space.
 
     Raises:
         InvalidInputError: There is no prompt, an argument cannot be sent, or the input cannot be read as a whole.
     """
     arguments = [Record(f"prompt {number}", prompt) for number, prompt in enumerate(checked_prompts(prompts), 1)]
-    filled = None if template is None else Template.of(template)
+    filled = None if template is None else _template(template)
+    how = _How(key, filled, Extras.of(extras), allow_empty)
+    if prompts or file is None:
+        how.extras.constants()
     if (key is not None or allow_empty) and filled is None:
         option = "--allow-empty" if key is None else "--key"
         raise InvalidInputError(f"{option} needs --prompt, such as --prompt 'Document {{title}}'")
     reading = Reading(form, delimiter, encoding)
-    records = [*arguments, *_records(file, reading, key, filled, beside_prompts=bool(prompts))]
+    records = [*arguments, *_records(file, reading, how, beside_prompts=bool(prompts))]
     if not records and file is not None:
         raise InvalidInputError(f"--file: {one_line(file, _SHOWN)} has no prompt, or column names alone")
     if not records:
@@ -156,7 +152,7 @@ def prompts_of(
     firsts: dict[str, Record] = {}
     invalid: list[InvalidPrompt] = []
     for number, record in enumerate(records, 1):
-        item = _item(record, str(number), key, filled, allow_empty=allow_empty)
+        item = _item(record, str(number), how)
         if isinstance(item, str):
             invalid.append(InvalidPrompt(record.position, item))
         elif item.key in items:
@@ -204,20 +200,17 @@ def _check_files_are_meant(files: Sequence[str], reading: str) -> None:
         raise InvalidInputError(f"{words}: to send what is in it, say {reading} {one_line(shlex.quote(files[0]))}")
 
 
-def _records(
-    file: str | None, reading: Reading, key: str | None, template: Template | None, *, beside_prompts: bool
-) -> list[Record]:
+def _records(file: str | None, reading: Reading, how: _How, *, beside_prompts: bool) -> list[Record]:
     if file is None:
-        if template is not None or reading != Reading():
+        if how.template is not None or reading != Reading():
             raise InvalidInputError(
                 "--prompt, --key, --input-format, --delimiter and --encoding need --file, with - for standard input"
             )
         return []
-    if template is None:
-        return read_records(file, evolve(reading, form=reading.form or "lines") if beside_prompts else reading)
-    wanted = [*template.names, *([] if key is None else [key])]
-    records = read_records(file, reading, wanted)
-    _check_names(records, wanted)
+    if how.template is None and beside_prompts:
+        reading = evolve(reading, form=reading.form or "lines")
+    records = read_records(file, reading, how.wanted, has_template=how.template is not None)
+    _check_names(records, how.wanted)
     return records
 
 
@@ -231,58 +224,66 @@ def _check_names(records: Sequence[Record], wanted: Sequence[str]) -> None:
 
 
 def _repeats(items: Iterable[BatchItem]) -> Iterator[str]:
-    known: set[tuple[str, str | None]] = set()
+    known: set[tuple[str | None, ...]] = set()
     for item in items:
-        if (item.prompt, item.project_id) in known and item.prompt.strip():  # blank ones are refused
+        same = (item.prompt, item.project_id, extra_text(item.extra))
+        if same in known and item.prompt.strip():  # blank ones are refused
             yield item.key
-        known.add((item.prompt, item.project_id))
+        known.add(same)
 
 
-def _item(
-    record: Record, default_key: str, key: str | None, template: Template | None, *, allow_empty: bool
-) -> BatchItem | str:
+def _item(record: Record, default_key: str, how: _How) -> BatchItem | str:
     """Return the item of a record, or why there is none."""
     fields = record.fields
     if record.defect or fields is None:
         return record.defect
-    if isinstance(fields, str):
-        return BatchItem(default_key, fields)
-    if template is None:
-        return _given(fields, default_key)
-    if not allow_empty and (defect := _empty(fields, template)):
-        return defect
-    return _filled(fields, default_key, key, template)
+    try:
+        if isinstance(fields, str):
+            return BatchItem(default_key, fields, extra=how.extra_of({}))
+        if how.template is None:
+            return _given(fields, default_key, how)
+        if not how.allow_empty and (defect := _empty(fields, how.template)):
+            return defect
+        return _filled(fields, default_key, how, how.template)
+    except InvalidInputError as error:  # of its extra
+        return str(error)
 
 
 def _empty(fields: Mapping[str, Any], template: Template) -> str:
     """Return why the prompt of a record would lack a part: a field that has no more than white space; else nothing."""
     for name in template.names:
-        if not _field_text(fields, name).strip():
+        if not field_text(fields, name).strip():
             state = "no" if fields.get(name) is None else "an empty"
             advice = suggestion(name, fields) or "; --allow-empty sends it"
             return f"it has {state} {one_line(name, _SHOWN)!r}{advice}"
     return ""
 
 
-def _filled(fields: Mapping[str, Any], default_key: str, key: str | None, template: Template) -> BatchItem | str:
+def _filled(fields: Mapping[str, Any], default_key: str, how: _How, template: Template) -> BatchItem | str:
+    key = how.key
     if key is not None and fields.get(key) is None:
         return f"it has no {one_line(key, _SHOWN)!r}{suggestion(key, fields)}"
     found = default_key if key is None else text_of(fields[key]).strip()
-    used = {*template.names, key}
-    context = {name: value for name, value in fields.items() if name not in used}
-    return BatchItem(found, template.filled(fields), context=context or None) if found else "its key is empty"
+    if not found:
+        return "its key is empty"
+    context = {name: value for name, value in fields.items() if name not in how.wanted}
+    return BatchItem(found, template.filled(fields), context=context or None, extra=how.extra_of(fields))
 
 
-def _given(document: Mapping[str, Any], default_key: str) -> BatchItem | str:
+def _given(document: Mapping[str, Any], default_key: str, how: _How) -> BatchItem | str:
     if not isinstance(document.get("prompt"), str):
         return f"it is no JSON object with a prompt{suggestion('prompt', document)}"
-    if foreign := sorted(set(document) - _NAMES):
-        return f"{one_line(foreign[0], _SHOWN)!r} is none of key, prompt and project"
-    key, project = document.get("key", default_key), document.get("project")
+    if foreign := sorted(set(document) - _NAMES - set(how.wanted)):
+        return f"{one_line(foreign[0], _SHOWN)!r} is none of key, prompt, project and extra"
+    key, project, extra = document.get("key", default_key), document.get("project"), document.get("extra")
     key = str(key) if isinstance(key, int) and not isinstance(key, bool) else key
     if not isinstance(key, str) or not (project is None or isinstance(project, str)):
         return "its key or project is no text"
-    return BatchItem(key, document["prompt"], project) if key else "its key is empty"
+    if not (extra is None or isinstance(extra, dict)):
+        return "its extra is no JSON object"
+    if not key:
+        return "its key is empty"
+    return BatchItem(key, document["prompt"], project, extra=how.extra_of(document, extra))
 
 
 def show_invalid(screen: Screen, invalid: InvalidPrompt) -> None:

@@ -4,8 +4,7 @@ import errno
 import json
 import re
 import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from difflib import get_close_matches
+from collections.abc import Collection, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path, PurePath
 from typing import Any, Final
@@ -70,13 +69,16 @@ class _Misreading:
     option: str
 
 
-def read_records(file: str, reading: Reading, wanted: Collection[str] = ()) -> list[Record]:
+def read_records(
+    file: str, reading: Reading, wanted: Collection[str] = (), *, has_template: bool = True
+) -> list[Record]:
     """Return the records of a file; `-` is standard input. Blank lines do not count.
 
     Args:
         file: The file.
         reading: How it is read.
-        wanted: The columns or fields that a template needs; none where each record is a prompt by itself.
+        wanted: The columns or fields that templates need; none where each record is a prompt by itself.
+        has_template: Whether one of these templates makes the prompts.
 
     Raises:
         InvalidInputError: It can't be read so; the message names the encoding and the delimiter with which it can.
@@ -92,7 +94,7 @@ def read_records(file: str, reading: Reading, wanted: Collection[str] = ()) -> l
     if wrong:
         words, options = ", and ".join(each.words for each in wrong), " ".join(each.option for each in wrong)
         raise InvalidInputError(f"{name} {words}: use {options}")
-    _check_form(name, text, form, reading, has_template=bool(wanted))
+    _check_form(name, text, form, reading, has_template=bool(wanted) and has_template, has_names=bool(wanted))
     return records_of(name, text, form, reading.delimiter)
 
 
@@ -153,14 +155,15 @@ def _form(file: str, text: str, delimiter: str | None) -> str:
     return by_suffix or ("csv" if delimiter is not None else by_text)
 
 
-def _check_form(name: str, text: str, form: str, reading: Reading, *, has_template: bool) -> None:
-    """Raise the error of an input that is not what its format and a template make of it."""
+def _check_form(name: str, text: str, form: str, reading: Reading, *, has_template: bool, has_names: bool) -> None:
+    """Raise the error of an input that is not what its format and templates make of it."""
     if reading.delimiter is not None and form != "csv":
         raise InvalidInputError(f"--delimiter is for CSV, and {name} is not: say --input-format csv if it is")
     if form == "csv" and not has_template:
         raise InvalidInputError(f"{name} is a table: {_TEMPLATE_ADVICE}")
-    if form == "lines" and has_template:
-        raise InvalidInputError("--prompt and --key need columns or fields: say --input-format csv or jsonl")
+    if form == "lines" and has_names:
+        names = "--prompt and --key need" if has_template else "the {names} of --extra need"
+        raise InvalidInputError(f"{names} columns or fields: say --input-format csv or jsonl")
     if form == "lines" and reading.form is None:
         _check_prompts(name, text)
 
@@ -262,13 +265,6 @@ def _row(position: str, names: Sequence[str], cells: Sequence[str]) -> Record:
     fields = dict(zip_longest([*names, *beyond], cells))
     defect = "" if len(cells) == len(names) else f"its number of cells is {len(cells)}, not {len(names)}"
     return Record(position, fields, defect)
-
-
-def suggestion(name: str, names: Iterable[str]) -> str:
-    """Return the question whether the one of `names` is meant that is nearest to `name`; an empty text without one."""
-    by_letters = {other.strip().casefold(): other for other in names if other != name}
-    near = get_close_matches(name.strip().casefold(), by_letters, 1)
-    return f"; did you mean {one_line(by_letters[near[0]], _SHOWN)!r}?" if near else ""
 
 
 def _name(file: str) -> str:

@@ -1,18 +1,22 @@
 """Which service a command talks to: the one that the options name, or an emulator in this process."""
 
 import os
-import stat
+import ssl
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
-from pathlib import Path
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, Self
 
+import click
 from attrs import frozen
 
-from agentjobs_async import AgentJobsSession, InvalidInputError, JobRef, PollPolicy
+from agentjobs_async import AgentJobsSession, Dialect, InvalidInputError, JobRef, PollPolicy
+from agentjobs_async._dialect.service_file import ServiceFile, read_service_file
 from agentjobs_async._text import BETWEEN_IDS, one_line
 from agentjobs_async._validation import checked_bare_id
 from agentjobs_async.batch._service import settle_service
+from agentjobs_async.cli._input.key_file import KeyFile
+from agentjobs_async.cli._output.outcomes import ExitCode
+from agentjobs_async.cli.hooks import KeyNotices
 
 if TYPE_CHECKING:
     from agentjobs_async.batch import Journal
@@ -25,10 +29,28 @@ NO_PROJECT: Final = "there is no project: give --project ID or set AGENTJOBS_PRO
 
 Notice = Callable[[str], None]
 
+_NO_PROXY: Final = "none"  # the value of --proxy that connects directly
 _SPEED: Final = 60.0  # jobs of 1 to 5 minutes take 1 to 5 seconds
 _POLL_DELAY_SECONDS: Final = 0.2  # the emulator is on the same machine
-_LONGEST_KEY_FILE: Final = 65_536  # bytes: the file may be a device without end
-_READABLE_BY_OTHERS: Final = stat.S_IRGRP | stat.S_IROTH
+
+
+class ServiceFileError(click.ClickException):
+    """A service file can't be read, or is invalid: the message names it, and the setting."""
+
+    exit_code = ExitCode.USAGE
+
+
+def described_in(service_file: str) -> ServiceFile:
+    """Return what a service file says.
+
+    Raises:
+        ServiceFileError: It can't be read, or is invalid. The setting is named as in the file, not as an option.
+    """
+    try:
+        return read_service_file(service_file)
+    except InvalidInputError as error:
+        defect = error.message
+    raise ServiceFileError(defect)
 
 
 @frozen
@@ -36,11 +58,16 @@ class Service:
     """A service as the options and the environment name it.
 
     Attributes:
-        base_url: Its address; `None` when neither an option nor the environment names one.
+        base_url: Its address; `None` when neither an option, the service file nor the environment names one.
         project_id: The project of prompts and bare job ids; `None` as with `base_url`.
-        key_file: Where the key is; `None` reads it from AGENTJOBS_API_KEY.
+        key_file: Where the key is; `None` reads it from the variable that the service file names, else from
+            AGENTJOBS_API_KEY.
         allow_insecure: Allows plain http to other hosts than loopback.
         emulated: An emulator in this process is the service; the other settings but the project are not used.
+        proxy: The session's setting: an address without a password, `env` for the environment's proxy, or `None`.
+        ca_file: Where further trusted authorities are; `None` trusts the system's alone.
+        service_file: The path of the service file; `None` for the usual service.
+        described: What the service file says; `None` for the usual service.
     """
 
     base_url: str | None = None
@@ -48,6 +75,10 @@ class Service:
     key_file: str | None = None
     allow_insecure: bool = False
     emulated: bool = False
+    proxy: str | None = "env"
+    ca_file: str | None = None
+    service_file: str | None = None
+    described: ServiceFile | None = None
 
     @classmethod
     def of(
@@ -58,17 +89,29 @@ class Service:
         key_file: str | None,
         allow_insecure: bool,
         emulated: bool = False,
+        proxy: str | None = None,
+        ca_file: str | None = None,
+        service_file: str | None = None,
     ) -> Self:
-        """Return the service that options name; what they leave out is read from the environment.
+        """Return the service that options name; what they leave out is in the service file, or the environment.
 
         Raises:
-            InvalidInputError: The emulator is asked for, and the address or the key of a service as well.
+            InvalidInputError: The emulator is asked for, and an option of a service, or a service file, as well.
+            ServiceFileError: The service file can't be read, or is invalid.
         """
-        if emulated and (base_url is not None or key_file is not None or allow_insecure):
+        if emulated and (allow_insecure or any(given is not None for given in (base_url, key_file, proxy, ca_file))):
             raise InvalidInputError("--emulator brings its own address and key: leave the options of a service out")
-        base_url = base_url if base_url is not None else os.environ.get("AGENTJOBS_BASE_URL") or None
-        project_id = project_id if project_id is not None else os.environ.get("AGENTJOBS_PROJECT_ID") or None
-        return cls(base_url, project_id, key_file, allow_insecure, emulated)
+        if emulated and service_file is not None:
+            raise InvalidInputError("--emulator is the usual service: leave --service out")
+        described = None if service_file is None else described_in(service_file)
+        if base_url is None and described is not None:
+            base_url = described.base_url
+        if base_url is None:
+            base_url = os.environ.get("AGENTJOBS_BASE_URL") or None
+        if project_id is None:
+            project_id = os.environ.get("AGENTJOBS_PROJECT_ID") or None
+        route = {None: "env", _NO_PROXY: None}.get(proxy, proxy)
+        return cls(base_url, project_id, key_file, allow_insecure, emulated, route, ca_file, service_file, described)
 
     @property
     def default_project(self) -> str | None:
@@ -86,9 +129,13 @@ class Service:
             async with _emulated_session(self.default_project, notice, settings) as session:
                 yield session
             return
-        async with self._configured(settings) as session:
-            if self.key_file is not None:
-                _warn_of_readers(self.key_file, notice)
+        address = self._address()
+        key_file = None if self.key_file is None else KeyFile(self.key_file)
+        if key_file is not None:
+            settings["hooks"] = [*settings.get("hooks", ()), KeyNotices(key_file, notice)]
+        async with self._configured(address, key_file, settings) as session:
+            if key_file is not None and (warning := key_file.warning()) is not None:
+                notice(warning)
             yield session
 
     def creating(self) -> Self:
@@ -122,8 +169,11 @@ class Service:
         """Return the options that lead another command to the same service; an emulator's jobs end with it."""
         if self.emulated:
             return ["--emulator"]
-        options = [] if self.base_url is None else ["--base-url", self.base_url]
+        options = [] if self.service_file is None else ["--service", self.service_file]
+        options += [] if self.base_url is None or self._is_in_file else ["--base-url", self.base_url]
         options += [] if self.key_file is None else ["--key-file", self.key_file]
+        options += [] if self.proxy == "env" else ["--proxy", self.proxy or _NO_PROXY]
+        options += [] if self.ca_file is None else ["--ca-file", self.ca_file]
         return options + ["--allow-insecure"] * self.allow_insecure
 
     def wait_options(self, timeout: float | None, *, as_json: bool) -> list[str] | None:
@@ -139,25 +189,46 @@ class Service:
         limit = [] if timeout == DEFAULT_TIMEOUT else ["--timeout", seconds]
         return [*self.options(), *limit, *["--json"] * as_json]
 
+    @property
+    def _is_in_file(self) -> bool:
+        """Whether the address is that of the service file."""
+        return self.described is not None and self.described.base_url == self.base_url
+
     def _address(self) -> str:
         if self.base_url is None:
             raise InvalidInputError(
-                "there is no service address: give --base-url URL or set AGENTJOBS_BASE_URL;"
+                "there is no service address: give --service FILE or --base-url URL, or set AGENTJOBS_BASE_URL;"
                 " or try it without a service: agentjobs run --emulator PROMPT"
             )
         return self.base_url
 
-    def _configured(self, settings: dict[str, Any]) -> AgentJobsSession:
-        base_url = self._address()
-        key = os.environ.get("AGENTJOBS_API_KEY") if self.key_file is None else _key_in(self.key_file)
-        if not key:
-            raise InvalidInputError(
-                "there is no API key: set AGENTJOBS_API_KEY or give --key-file FILE (never as an argument:"
-                " others on this machine can read those)"
-            )
-        return AgentJobsSession(
-            base_url, key, project_id=self.project_id, allow_insecure=self.allow_insecure, **settings
-        )
+    def _configured(self, address: str, key_file: KeyFile | None, settings: dict[str, Any]) -> AgentJobsSession:
+        described = self.described or ServiceFile(Dialect())
+        settings = {
+            **settings,
+            "dialect": described.dialect,
+            "project_id": self.project_id,
+            "allow_insecure": self.allow_insecure,
+            "proxy": self.proxy,
+            "ssl": None if self.ca_file is None else _trusting(self.ca_file),
+        }
+        try:
+            # Held in `settings` alone, and dropped: no frame of an error may show the key, or a header from a variable.
+            settings["headers"] = described.values_of_headers()
+            settings["api_key"] = _key_of(described) if key_file is None else key_file.setting(address)
+            return AgentJobsSession(address, **settings)
+        finally:
+            del settings
+
+
+def _key_of(described: ServiceFile) -> str:
+    key = described.key() or os.environ.get("AGENTJOBS_API_KEY")
+    if key:
+        return key
+    raise InvalidInputError(
+        "there is no API key: set AGENTJOBS_API_KEY or give --key-file FILE (never as an argument:"
+        " others on this machine can read those)"
+    )
 
 
 @asynccontextmanager
@@ -185,25 +256,30 @@ async def check_service(session: AgentJobsSession, journal: "Journal", notice: N
         notice(f"{warning[:1].upper()}{warning[1:]}.")
 
 
-def _warn_of_readers(file: str, notice: Notice) -> None:
-    with suppress(OSError):  # a file that can't be looked at can't be read either, and that is said where it is read
-        mode = Path(file).stat().st_mode
-        if os.name == "posix" and mode & _READABLE_BY_OTHERS:
-            notice(f"--key-file: others can read {one_line(file)} (mode {stat.S_IMODE(mode):04o}): use chmod 600 on it")
+def proxy_of(text: str) -> str:
+    """Return the value of `--proxy`, which shows no password: the session checks the rest of it.
+
+    Raises:
+        InvalidInputError: It has a user or a password.
+    """
+    if "@" in text:
+        raise InvalidInputError(
+            "it has a user or a password, and others on this machine can read arguments: put the address into the"
+            " environment variable HTTPS_PROXY (HTTP_PROXY for a plain http service) instead"
+        )
+    return text
 
 
-def _key_in(file: str) -> str:
-    """Read a key from a file, without the white space around it. No error quotes what is in the file."""
-    name = one_line(file)
+def _trusting(ca_file: str) -> ssl.SSLContext:
+    """Return TLS settings that trust the authorities of a file beside the system's."""
+    name = one_line(ca_file)
+    context = ssl.create_default_context()
     try:
-        with Path(file).open("rb") as stream:
-            text = stream.read(_LONGEST_KEY_FILE).decode().strip()
+        context.load_verify_locations(cafile=ca_file)
+    except ssl.SSLError:
+        defect = f"--ca-file: {name} has no certificate in PEM form, which begins with -----BEGIN CERTIFICATE-----"
     except OSError as error:
-        defect = f"--key-file: {name} can't be read: {error.strerror}"
-    except UnicodeDecodeError:
-        defect = f"--key-file: {name} is no text file"
+        defect = f"--ca-file: {name} can't be read: {error.strerror}"
     else:
-        if text:
-            return text
-        defect = f"--key-file: {name} is empty"
+        return context
     raise InvalidInputError(defect)

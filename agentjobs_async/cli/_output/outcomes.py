@@ -11,6 +11,7 @@ from agentjobs_async import (
     CreateOutcome,
     InvalidInputError,
     JournalError,
+    NotSentError,
     SessionClosedError,
 )
 from agentjobs_async._text import one_line
@@ -67,6 +68,7 @@ _OPTIONS: Final = {
     "give the item one, or a default": "give --project ID or set AGENTJOBS_PROJECT_ID",
     "base_url": "--base-url",
     "project_id": "--project",
+    "the callable api_key raised InvalidInputError: ": "",
     "api_key": "the API key",
     "states has ": "--state ",
     "all_tries is for": "--tries all is for",
@@ -124,9 +126,13 @@ def reason_of(error: BaseException) -> str:
     if isinstance(error, SessionClosedError):
         return "stopped; nothing was sent" if error.outcome is CreateOutcome.NOT_SENT else "stopped"
     if isinstance(error, AgentJobsError):
-        is_input = isinstance(error, InvalidInputError | JournalError)
-        return one_line(_in_option_words(error.message) if is_input else error.message)
+        is_own = isinstance(error, InvalidInputError | JournalError) or _is_of_key_file(error)
+        return one_line(_in_option_words(error.message) if is_own else error.message)
     return one_line(f"{type(error).__name__}: {error}")
+
+
+def _is_of_key_file(error: AgentJobsError) -> bool:
+    return isinstance(error, NotSentError) and error.reason == "key"
 
 
 def advice_of(error: BaseException) -> str:

@@ -177,7 +177,7 @@ def change_document(change: Change) -> Document:
 
 
 def result_document(result: Result) -> Document:
-    """Return the end of an item or of a job as an event: its columns by their names, and the context as an object."""
+    """Return the end of an item or of a job as an event: its columns by their names, context and extra as objects."""
     known = {
         "number": None,  # in the journal: its row knows it
         "key": result.key,
@@ -192,8 +192,9 @@ def result_document(result: Result) -> Document:
         return _event("ended", result.ref, status=result.status, **known)
     columns = {name: column.of(row) for name, column in COLUMNS.items()}
     columns |= {name: value for name, value in known.items() if value is not None or name == "error"}
-    context = {} if row.context is None else {"context": dict(row.context)}
-    return _event("ended", result.ref, status=result.status, **columns, **context)
+    objects = {"context": row.context, "extra": row.extra}
+    fields = {name: dict(found) for name, found in objects.items() if found is not None}
+    return _event("ended", result.ref, status=result.status, **columns, **fields)
 
 
 def summary_document(outcomes: Mapping[Outcome, int], exit_code: int) -> Document:

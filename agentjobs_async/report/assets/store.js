@@ -2,6 +2,8 @@
 
 /* The columns of an item, in the order of items.py. */
 const ITEM_COLUMNS = ['number', 'key', 'state', 'project', 'job_id', 'pr_link', 'error', 'planned_at', 'sent_at', 'created_at', 'seen_at', 'ended_at', 'polls', 'tries', 'prompt'];
+/* What some rows have besides, each an object of columns, in the order in which a table has them. */
+const FIELD_COLUMNS = ['context', 'extra'];
 const NUMBER_COLUMNS = new Set(['number', 'planned_at', 'sent_at', 'created_at', 'seen_at', 'ended_at', 'polls', 'tries']);
 const SEARCHED_COLUMNS = ['key', 'project', 'job_id', 'pr_link', 'error', 'prompt'];
 const PREPARED_AT_ONCE = 5000; // rows
@@ -16,7 +18,7 @@ function sums(column) {
 class Store {
   constructor() {
     this.head = { journal: '', address: '', service: [], made: 0, order: [], commands: {} };
-    for (const name of [...ITEM_COLUMNS, 'context']) this[name] = [];
+    for (const name of [...ITEM_COLUMNS, ...FIELD_COLUMNS]) this[name] = [];
     this.found = []; // what a search looks through, in lower case; null until it is made
     this.indexes = new Map(); // number -> index
     this.projects = new Set();
@@ -56,7 +58,7 @@ class Store {
     if (index === undefined) {
       index = this.number.length;
       this.number[index] = number;
-      this.prompt[index] = this.context[index] = null; // until a block has them
+      for (const name of ['prompt', ...FIELD_COLUMNS]) this[name][index] = null; // until a block has them
       this.indexes.set(number, index);
     }
     return index;

@@ -177,13 +177,13 @@ class Table {
   csv() {
     const { store } = this;
     const indexes = this.sorting.name === null ? this.unsorted : this.indexes;
-    const contexts = new Set(indexes.flatMap((index) => Object.keys(store.context[index] ?? {})));
+    const fields = new Set(FIELD_COLUMNS.flatMap((column) => indexes.flatMap((index) => Object.keys(store[column][index] ?? {}))));
     const own = ITEM_COLUMNS.filter((name) => name !== 'prompt' || store.hasPrompts);
     const cell = (index, name) => (name.endsWith('_at') && store[name][index] !== null ? isoTime(store[name][index]) : store[name][index]);
     const lines = indexes.map((index) => {
-      const context = new Map(Object.entries(store.context[index] ?? {}));
-      return [...own.map((name) => cell(index, name)), ...Array.from(contexts, (name) => context.get(name) ?? null)];
+      const found = new Map(FIELD_COLUMNS.flatMap((column) => Object.entries(store[column][index] ?? {})));
+      return [...own.map((name) => cell(index, name)), ...Array.from(fields, (name) => found.get(name) ?? null)];
     });
-    return [[...own, ...contexts], ...lines].map((cells) => `${cells.map(csvCell).join(',')}\n`).join('');
+    return [[...own, ...fields], ...lines].map((cells) => `${cells.map(csvCell).join(',')}\n`).join('');
   }
 }

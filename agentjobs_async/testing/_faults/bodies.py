@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any
 
+from agentjobs_async.testing._dialect import ServedDialect
 from agentjobs_async.testing._messages import Answer, reason
+from agentjobs_async.testing._places import with_value, without_value
 
 Fields = Iterable[tuple[str, object]]
 
@@ -19,33 +21,31 @@ _GZIP_HEADER = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
 _DEFLATE_END = b"\x03\x00"
 
 
-def error_document(answer: Answer, _where: str, fields: Fields) -> Mapping[str, Any]:
+def error_document(answer: Answer, _where: str, fields: Fields, _dialect: ServedDialect) -> Mapping[str, Any]:
     """Return the document under an answer's status: that of the service, or an error."""
     if answer.status not in _ERRORS:
         return answer.document
     return {"error": dict(fields).get("error") or reason(answer.status)}
 
 
-def replaced(document: Mapping[str, Any], fields: Fields) -> dict[str, Any]:
-    """Return a document with some fields replaced; `source.ref` names a field within a field."""
-    changed = dict(document)
+def replaced(document: Mapping[str, Any], fields: Fields, dialect: ServedDialect) -> dict[str, Any]:
+    """Return a document with some fields replaced, wherever the dialect has them."""
+    changed: Any = dict(document)
     for name, value in fields:
-        outer, dot, inner = name.partition(".")
-        changed[outer] = {**_inner(changed, outer), inner: value} if dot else value
-    return changed
+        changed = with_value(changed, dialect.place_of(name), value)
+    return dict(changed)
 
 
-def without(document: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return a document without a field."""
-    outer, dot, inner = name.partition(".")
-    if dot:
-        return {**document, outer: without(_inner(document, outer), inner)}
-    return {field: value for field, value in document.items() if field != outer}
+def without(document: Mapping[str, Any], name: str, dialect: ServedDialect) -> dict[str, Any]:
+    """Return a document without a field, wherever the dialect has it."""
+    return dict(without_value(dict(document), dialect.place_of(name)))
 
 
-def _inner(document: Mapping[str, Any], name: str) -> dict[str, Any]:
-    value = document.get(name)
-    return value if isinstance(value, dict) else {}
+def _with_a_name_twice(text: str) -> str:
+    """Return a document with its `status` twice, with two values; without a status, with its first member twice."""
+    names = list(json.loads(text))
+    name = "status" if "status" in names else names[0]
+    return f'{{{json.dumps(name)}: "completed", {text.removeprefix("{")}'
 
 
 def _with_model(text: str, model: str) -> str:
@@ -65,7 +65,7 @@ FORMS: dict[str, Callable[[str], bytes]] = {
     "deep": lambda _text: b"[" * 100_000 + b"]" * 100_000,
     "number": lambda text: _with_model(text, "9" * 10_000).encode(),
     "nan": lambda text: _with_model(text, "NaN").encode(),
-    "twice": lambda text: f'{{"status": "completed", {text.removeprefix("{")}'.encode(),
+    "twice": lambda text: _with_a_name_twice(text).encode(),
     "cut": lambda text: text[: len(text) // 2].encode(),
     "null": lambda _text: b"null",
     "list": lambda text: f"[{text}]".encode(),

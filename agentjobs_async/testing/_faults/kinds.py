@@ -8,6 +8,7 @@ from typing import Any
 
 import attrs
 
+from agentjobs_async.testing._dialect import ServedDialect
 from agentjobs_async.testing._faults import bodies, delivery
 from agentjobs_async.testing._listener import Exchange
 from agentjobs_async.testing._messages import Answer, Message
@@ -47,7 +48,7 @@ class Kind:
         amount: Its number option.
         texts: Its options that are text.
         fields: Whether every other option sets a field of the document.
-        document: Changes the document, given the answer, `Fault.where` and the fields.
+        document: Changes the document, given the answer, `Fault.where`, the fields and the dialect.
         body: Encodes the document's JSON text, given `Fault.where` and the amount.
         deliver: Sends the message, given `Fault.where` and the amount; returns whether the connection stays open.
         content_types: The Content-Type for each `Fault.where` whose body is not JSON.
@@ -61,8 +62,8 @@ class Kind:
     amount: Amount | None = None
     texts: Collection[str] = ()
     fields: bool = False
-    document: Callable[[Answer, str, bodies.Fields], Mapping[str, Any]] = lambda answer, _where, _fields: (
-        answer.document
+    document: Callable[[Answer, str, bodies.Fields, ServedDialect], Mapping[str, Any]] = (
+        lambda answer, _where, _fields, _dialect: answer.document
     )
     body: Callable[[str, str, float], bytes] = lambda text, _where, _amount: text.encode()
     deliver: Callable[[Exchange, Message, str, float], Awaitable[bool]] = delivery.whole
@@ -131,12 +132,13 @@ KINDS: dict[str, Kind] = {
     ),
     "document": Kind(
         fields=True,
-        document=lambda answer, _where, fields: bodies.replaced(answer.document, fields),
-        help="Replaces fields of the document; ``source.ref=null`` replaces an inner one.",
+        document=lambda answer, _where, fields, dialect: bodies.replaced(answer.document, fields, dialect),
+        help="Replaces fields of the document; ``source.ref=null`` replaces an inner one. A field of a job is replaced "
+        "where the dialect has it.",
     ),
     "missing": Kind(
         where=None,
-        document=lambda answer, where, _fields: bodies.without(answer.document, where),
+        document=lambda answer, where, _fields, dialect: bodies.without(answer.document, where, dialect),
         help="Removes a field from the document.",
     ),
     "padded": Kind(

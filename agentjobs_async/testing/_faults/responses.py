@@ -8,6 +8,7 @@ from email.utils import format_datetime
 
 import attrs
 
+from agentjobs_async.testing._dialect import ServedDialect
 from agentjobs_async.testing._faults.bodies import replaced
 from agentjobs_async.testing._faults.fault import Fault, plain
 from agentjobs_async.testing._faults.kinds import kind_of
@@ -16,7 +17,6 @@ from agentjobs_async.testing._messages import Answer, Message
 _BODILESS = frozenset({*range(100, 200), 204, 205, 304})  # HTTP allows these no body
 _NO_LENGTH = frozenset({*range(100, 200), 204})  # HTTP allows these no Content-Length
 _REDIRECTS = range(300, 400)
-_FORGED = {"id": "job_forged", "status": "completed", "prLink": "{foreign}/pull/1"}
 
 
 def placeholders(api_key: str, base_url: str, foreign_url: str) -> dict[str, str]:
@@ -31,7 +31,13 @@ def placeholders(api_key: str, base_url: str, foreign_url: str) -> dict[str, str
     }
 
 
-def apply_fault(answer: Answer, fault: Fault, now: datetime, words: Mapping[str, str]) -> Message:
+def apply_fault(
+    answer: Answer,
+    fault: Fault,
+    now: datetime,
+    words: Mapping[str, str],
+    dialect: ServedDialect,
+) -> Message:
     """Return the response that results when a fault changes an answer.
 
     Args:
@@ -39,17 +45,27 @@ def apply_fault(answer: Answer, fault: Fault, now: datetime, words: Mapping[str,
         fault: The fault that the request meets.
         now: The wall clock.
         words: The placeholders.
+        dialect: Where the fields of a job stand.
     """
     answer = _under_status(answer, fault)
     kind = kind_of(fault.kind)
-    document = kind.document(answer, fault.where, fault.fields())
+    document = kind.document(answer, fault.where, fault.fields(), dialect)
     message = _message(attrs.evolve(answer, document=document), fault, now, words)
-    return attrs.evolve(message, surplus=forge(answer, fault, now, words).to_bytes()) if kind.forges else message
+    if not kind.forges:
+        return message
+    return attrs.evolve(message, surplus=forge(answer, fault, now, words, dialect).to_bytes())
 
 
-def forge(answer: Answer, fault: Fault, now: datetime, words: Mapping[str, str]) -> Message:
+def forge(
+    answer: Answer,
+    fault: Fault,
+    now: datetime,
+    words: Mapping[str, str],
+    dialect: ServedDialect,
+) -> Message:
     """Return the second response that no request asked for: a forged job, from the same arguments."""
-    document = replaced({**answer.document, **_FORGED}, fault.fields())
+    forged = dialect.values(dialect.completed("forged", "{foreign}/pull/1"))
+    document = replaced(replaced(answer.document, forged.items(), dialect), fault.fields(), dialect)
     answer = attrs.evolve(answer, status=200, document=document)
     return _message(_under_status(answer, fault), fault, now, words)
 

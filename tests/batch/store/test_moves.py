@@ -9,16 +9,19 @@ import pytest
 from attrs import frozen
 from sqlalchemy import CheckConstraint, text
 
-from agentjobs_async import AgentJob, InvalidInputError, JournalError
+from agentjobs_async import AgentJob, InvalidInputError, JournalError, RejectedError
 from agentjobs_async.batch import BatchItem, Journal, Limits, State
 from agentjobs_async.batch._database.schema import COLUMNS_OF_STATES, ITEMS, JOURNAL, TRIES
 from agentjobs_async.batch._store import statements
+from agentjobs_async.batch._store.claims import Repetition
 from agentjobs_async.batch._store.measures import sent_ages
+from agentjobs_async.batch._store.owning import take_to_repeat
 from agentjobs_async.batch.states import (
     ABANDON,
     CLAIM,
     CORRECT,
     CREATED,
+    CREATED_BY_KEY,
     DOUBT,
     END,
     GONE,
@@ -26,9 +29,11 @@ from agentjobs_async.batch.states import (
     NOTE,
     REJECT,
     RELEASE,
+    REPEAT,
     RETRY,
     SEND_AGAIN,
     SETTLE,
+    UNSENT,
     Move,
 )
 from tests.batch.stage import items, set_clock, state_of
@@ -50,10 +55,13 @@ PATHS: dict[State, list[Move]] = {
     State.ABANDONED: [CLAIM, DOUBT, ABANDON],
 }
 """How a planned row comes to each state."""
+DIGEST = "of what is sent"
+NO_COLUMNS = {"settled", "sent_once", "repeated"}
 JOB = {"job_id": REF.job_id, "project_id": REF.project_id}
 NEW: dict[str, dict[str, Any]] = {
     RELEASE.name: {"error": "released"},
     CREATED.name: JOB | {"owner": ME, "traceparent": "00-aa-bb-01"},
+    CREATED_BY_KEY.name: JOB | {"owner": ME, "traceparent": "00-aa-bb-01"},
     REJECT.name: {"error": "rejected", "refusal": None},
     DOUBT.name: {"error": "unknown"},
     SETTLE.name: JOB,
@@ -66,6 +74,8 @@ NEW: dict[str, dict[str, Any]] = {
 """What the caller of each move gives besides."""
 OWN_COLUMNS = {"state", "change", "revision", "is_noticed", "updated_at", "changed_at"}
 """What each move changes."""
+SET_BY_CLAIMS = {"claim", "change", "idempotency_key"}
+"""What a claim sets to values that nobody gives."""
 
 
 @pytest.fixture
@@ -88,9 +98,15 @@ class Step:
     async def made(self, **wrong: Any) -> bool:
         """Ask for it, with the row's own values where it has to match, but for `wrong`; return whether it was made."""
         if self.move is CLAIM:
-            return isinstance(await self.journal.store.claim(self.key, ME), str)
+            return isinstance(await self.journal.store.claim(self.key, ME, DIGEST), str)
         cells = await cells_of(self.journal, self.key)
-        matching = {name: getattr(cells, name) for name in self.move.matches - {"settled", "state"}}
+        if self.move is REPEAT:
+            given = {"owner": ME, "digest": DIGEST, "idempotency_key": str(cells.idempotency_key)} | wrong
+            repetition = Repetition(given["idempotency_key"], 1000)
+            return isinstance(
+                await self.journal.store.claim(self.key, given["owner"], given["digest"], repetition), str
+            )
+        matching = {name: getattr(cells, name) for name in self.move.matches - {"state", *NO_COLUMNS}}
         if "state" in self.move.matches and State(cells.state) in self.move.origins:
             matching["state"] = State(cells.state)
         new = NEW.get(self.move.name, {})
@@ -115,8 +131,14 @@ async def prepare(journal: Journal, move: Move, key: str, state: State) -> None:
     if move is CORRECT and state is State.ACTIVE:
         await reach(journal, key, State.UNKNOWN)
         assert await Step(journal, SETTLE, key, State.ACTIVE).made()
-    else:
-        await reach(journal, key, state)
+        return
+    if move is UNSENT and state is State.SENDING:
+        await prepare(journal, REPEAT, key, State.UNKNOWN)
+        assert await Step(journal, REPEAT, key, State.SENDING).made()
+        return
+    await reach(journal, key, state)
+    if move is REPEAT and state is State.UNKNOWN:
+        assert await take_to_repeat(journal.store, key, ME, DIGEST, 1000)
 
 
 def expected(move: Move, before: Any, target: State) -> dict[str, Any]:
@@ -125,8 +147,8 @@ def expected(move: Move, before: Any, target: State) -> dict[str, Any]:
     found |= {"state": str(target), "updated_at": NOW, "changed_at": NOW, "revision": before.revision + 1}
     found |= {"is_noticed": False} | NEW.get(move.name, {})
     found |= {"tries": before.tries + 1, "polls": 0} if move.begins_try else {}
-    found |= {"owner": ME} if move is CLAIM else {}
-    return {name: value for name, value in found.items() if name not in {"claim", "change"}}
+    found |= {"owner": ME, "digest": DIGEST, "first_sent_at": NOW} if move is CLAIM else {}
+    return {name: value for name, value in found.items() if name not in SET_BY_CLAIMS}
 
 
 async def test_every_move_from_every_state(journal: Journal) -> None:
@@ -145,9 +167,12 @@ async def test_every_move_from_every_state(journal: Journal) -> None:
         after = await cells_of(journal, key)
         if state not in move.origins:
             return not is_made and after == before
-        known = {name: value for name, value in after._mapping.items() if name not in {"claim", "change"}}
-        keeps_claim = move is CLAIM or after.claim == (None if "claim" in move.clears else before.claim)
-        return is_made and known == expected(move, before, target) and keeps_claim
+        known = {name: value for name, value in after._mapping.items() if name not in SET_BY_CLAIMS}
+        keeps_claim = move is REPEAT or after.claim == (None if "claim" in move.clears else before.claim)
+        keeps_key = after.idempotency_key == (None if "claim" in move.clears else before.idempotency_key)
+        if move is CLAIM:  # the key of a create is the claim of its first POST
+            keeps_claim, keeps_key = True, after.idempotency_key == after.claim
+        return is_made and known == expected(move, before, target) and keeps_claim and keeps_key
 
     found = await asyncio.gather(*(is_as_stated(move, state) for move, state in pairs))
     assert [(move.name, state) for (move, state), is_right in zip(pairs, found, strict=True) if not is_right] == []
@@ -164,7 +189,15 @@ async def test_each_end_of_a_job(journal: Journal) -> None:
         await Step(journal, END, "k0", State.REJECTED).made()
 
 
-WRONG = {"claim": "of another create", "owner": "another", "job_id": "another", "tries": 7, "state": State.PLANNED}
+WRONG: dict[str, Any] = {
+    "claim": "of another create",
+    "owner": "another",
+    "job_id": "another",
+    "tries": 7,
+    "state": State.PLANNED,
+    "idempotency_key": "of another create",
+    "digest": "of another body",
+}
 """Values that no row of these tests has."""
 
 
@@ -174,7 +207,7 @@ async def test_what_a_move_must_match(journal: Journal) -> None:
         (move, state, name)
         for move in MOVES
         for state in sorted(move.origins)
-        for name in sorted(move.matches - {"settled"})
+        for name in sorted(move.matches - NO_COLUMNS)
     ]
     cases = [(move, state, name) for move, state, name in cases if (state, name) != (State.PLANNED, "state")]
     await journal.add([BatchItem(f"{move.name}-{state}-{name}", "x", "docs") for move, state, name in cases])
@@ -254,6 +287,64 @@ async def test_every_move_executed_twice(journal: Journal) -> None:
         if not (is_made and after.state == str(target_of(move)) and is_once):
             failed.append((move.name, state))
     assert failed == []
+
+
+async def test_no_end_of_a_repetition_settles_it(journal: Journal) -> None:
+    """A create that was repeated is neither planned again nor rejected, by whichever of its claims."""
+    await journal.add(items(1))
+    await prepare(journal, UNSENT, "k0", State.SENDING)
+    before = await cells_of(journal, "k0")
+    for move in (RELEASE, REJECT):
+        for claim in (before.claim, before.idempotency_key):
+            assert not await Step(journal, move, "k0", move.target).made(claim=claim)
+    assert await cells_of(journal, "k0") == before
+    assert await journal.store.move_all(RELEASE, ITEMS.c.key == "k0", mover=ME) == []
+    assert await Step(journal, DOUBT, "k0", State.UNKNOWN).made()
+    for move in (RELEASE, REJECT):
+        assert not await Step(journal, move, "k0", move.target).made()
+
+
+async def test_what_may_be_repeated(journal: Journal) -> None:
+    """A create is repeated while its key is remembered, by the owner that took it, and after no final refusal."""
+    await journal.add(items(3))
+    for number in range(3):
+        await reach(journal, f"k{number}", State.UNKNOWN)
+    (claim,) = {(await cells_of(journal, "k0")).idempotency_key}
+    assert await take_to_repeat(journal.store, "k0", ME, "of something else", 1000) is None
+    assert await take_to_repeat(journal.store, "k0", ME, DIGEST, 1000) == (Repetition(claim, 1000), 1000)
+    assert await take_to_repeat(journal.store, "k0", "another", DIGEST, 1000) is None
+    set_clock(journal, NOW - 100 + 999)
+    assert await take_to_repeat(journal.store, "k0", ME, DIGEST, 1000) == (Repetition(claim, 1000), 1)
+    set_clock(journal, NOW - 100 + 1000)
+    assert await take_to_repeat(journal.store, "k0", ME, DIGEST, 1000) is None
+    assert await journal.store.claim("k0", ME, DIGEST, Repetition(claim, 1000)) is None
+    assert await journal.store.claim("k0", ME, DIGEST, Repetition(claim, 1001)) is not None
+    set_clock(journal, NOW - 100 - 61)  # it was set back: how long ago the first POST was is not known
+    assert await take_to_repeat(journal.store, "k1", ME, DIGEST, 1000) is None
+    set_clock(journal, NOW - 100)
+    claim = await claimed_again(journal, "k2")
+    assert await records_of(journal).unknown("k2", claim, WHY, final=RejectedError(422))
+    assert await take_to_repeat(journal.store, "k2", ME, DIGEST, 1000) is None
+
+
+async def claimed_again(journal: Journal, key: str) -> str:
+    """Take an unknown row, claim it to be repeated, and return the claim."""
+    found = await take_to_repeat(journal.store, key, ME, DIGEST, 1000)
+    assert found is not None
+    claim = await journal.store.claim(key, ME, DIGEST, found[0])
+    assert isinstance(claim, str)
+    return claim
+
+
+async def test_sends_of_what_is_repeated_twice(journal: Journal) -> None:
+    """A rate counts the POST before a repetition once, however often the claim is executed."""
+    await journal.add(items(1))
+    await reach(journal, "k0", State.UNKNOWN)
+    found = await take_to_repeat(journal.store, "k0", ME, DIGEST, 1000)
+    assert found is not None
+    with twice(journal):
+        assert isinstance(await journal.store.claim("k0", ME, DIGEST, found[0]), str)
+    assert await sent_ages(journal.store, 1000, 10) == 2 * [("docs", 0)]
 
 
 @pytest.mark.parametrize("move", [RELEASE, SEND_AGAIN, RETRY], ids=lambda move: move.name)

@@ -47,7 +47,9 @@ async def begun(path: Path) -> list[JournalRow]:
         session = FakeSession()
         session.ends["p1"] = "failed"
         await run(session, items(2), journal)
-        await journal.add([*items(4), BatchItem("k4", "p 4", "docs", {"row": 4}), BatchItem("k5", "p 5", "docs")])
+        await journal.add(
+            [*items(4), BatchItem("k4", "p 4", "docs", {"row": 4}, {"n": 4}), BatchItem("k5", "p 5", "docs")]
+        )
         await created(journal, "k2", JobRef("docs", "job_x"))
         await claimed(journal, "k3")
         claim = await lost(journal, "k5")

@@ -8,7 +8,8 @@ import pytest
 from agentjobs_async import InvalidInputError
 from agentjobs_async.__main__ import main
 from agentjobs_async.batch import BatchItem, check_items
-from agentjobs_async.cli._input.prompts import InvalidPrompt, Prompts, Template, prompts_of
+from agentjobs_async.cli._input.prompts import InvalidPrompt, Prompts, prompts_of
+from agentjobs_async.cli._input.templates import Template
 from tests.cli.checks import Captured, accepted
 from tests.cli.stage import EmulatorThread
 
@@ -51,7 +52,7 @@ def test_json_lines(tmp_path: Path) -> None:
         InvalidPrompt("line 5", "it is no JSON"),
         InvalidPrompt("line 6", "it is no JSON object"),
         InvalidPrompt("line 7", "it is no JSON object with a prompt"),
-        InvalidPrompt("line 8", "'timeout' is none of key, prompt and project"),
+        InvalidPrompt("line 8", "'timeout' is none of key, prompt, project and extra"),
         InvalidPrompt("line 9", "its key or project is no text"),
         InvalidPrompt("line 10", "its key or project is no text"),
     )
@@ -242,5 +243,7 @@ def test_filled() -> None:
 
 def test_no_template() -> None:
     """A template has at least one name, and nothing but names in its braces."""
-    texts = ["{title", "title}", "{}", "{a:>5}", "{a!r}", "Fix it", "", "{{a}}"]
+    texts = ["{title", "title}", "{}", "{a:>5}", "{a!r}"]
     assert accepted(dict.fromkeys(texts, "--prompt"), Template.of) == {}
+    nameless = dict.fromkeys(["Fix it", "", "{{a}}"], "--prompt: it names no column")
+    assert accepted(nameless, lambda text: prompts_of([], file="a.csv", template=text)) == {}

@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from agentjobs_async.testing import Fault
+from agentjobs_async.testing._dialect import ServedDialect
 from agentjobs_async.testing._faults.responses import apply_fault, forge, placeholders
 from agentjobs_async.testing._messages import Answer, Message
 from tests.rows import failures
@@ -19,7 +20,7 @@ GOOD = Answer(201, JOB)
 
 
 def faulted(text: str, answer: Answer = GOOD) -> Message:
-    return apply_fault(answer, Fault.parse(text), NOW, WORDS)
+    return apply_fault(answer, Fault.parse(text), NOW, WORDS, ServedDialect())
 
 
 def values(message: Message, name: str) -> list[str]:
@@ -153,6 +154,6 @@ def test_key_in_json_escapes() -> None:
 
 def test_forged() -> None:
     """The forged answer is a completed job with the given fields."""
-    message = forge(GOOD, Fault.parse("surplus after=1 id=job_7"), NOW, WORDS)
+    message = forge(GOOD, Fault.parse("surplus after=1 id=job_7"), NOW, WORDS, ServedDialect())
     forged = {"id": "job_7", "status": "completed", "prLink": "http://foreign/pull/1"}
     assert (message.status, json.loads(message.body)) == (200, JOB | forged)

@@ -1,10 +1,7 @@
-"""The way of one item: its create, sent at most once, then the wait for its job, and the record of its end."""
+"""The create of one item: sent once, or again only where no agent was started, or with the key of one in doubt."""
 
 import asyncio
 import logging
-from collections.abc import Awaitable
-from enum import Enum, auto
-from math import inf
 from typing import Any, Final
 
 from attrs import define, field, frozen
@@ -12,91 +9,38 @@ from attrs import define, field, frozen
 from agentjobs_async import (
     AgentJob,
     AgentJobsError,
-    AuthError,
-    CreateOutcome,
-    InvalidInputError,
     JobRef,
-    NotFoundError,
-    NotSentError,
-    RateLimitedError,
-    ServerError,
-    SessionClosedError,
-    WaitTimeoutError,
 )
+from agentjobs_async.batch._failures import NOT_SENT, Failure, classify, pause_after
 from agentjobs_async.batch._run.context import Phase, RunningItem
 from agentjobs_async.batch._run.create_gate import Reason
 from agentjobs_async.batch._run.create_gates import Permit
-from agentjobs_async.batch._run.kinds import Fault, fault_of
-from agentjobs_async.batch._run.records import Records
+from agentjobs_async.batch._run.repeats import (
+    Repetitions,
+    Terms,
+    final_refusal,
+    first_terms,
+    key_changes,
+    terms_of_repetition,
+    unknown_error,
+)
 from agentjobs_async.batch._store.claims import NoRoom
 from agentjobs_async.batch._store.heartbeat import Lease
+from agentjobs_async.batch._store.owning import leave_unrepeated, lost_by
 from agentjobs_async.batch._store.pauses import pause
 from agentjobs_async.batch._store.rows import BatchResult, JournalRow
 from agentjobs_async.batch._store.settling import take_telling
 from agentjobs_async.batch.items import Outcome
 from agentjobs_async.batch.states import State
-from agentjobs_async.telemetry.links import last_create, resumed_from
+from agentjobs_async.errors import refuses_key
+from agentjobs_async.telemetry.links import last_create
 
-_FIRST_PAUSE_SECONDS: Final = 1.0
-_LONGEST_PAUSE_SECONDS: Final = 60.0  # so that the end of an outage is noticed within a minute
-_MOST_DOUBLINGS: Final = 10  # enough for the longest pause, and no overflow
 _LONGEST_CREATE_SECONDS: Final = 120.0  # an item's own time may be days; no server takes that long to create a job
 _LONGEST_DEFERRAL_SECONDS: Final = 5.0  # so that raised limits are noticed
 _LATE: Final = NoRoom(1.0)  # seconds until the journal may answer in time again
+_MOST_OUTDATED: Final = 3  # of one item: a callable that returns nothing but wrong keys is not asked for ever
 
 _logger: Final = logging.getLogger("agentjobs_async.batch")
-
-
-class Failure(Enum):
-    """Why a create gave no job. All but `REJECTED` and `UNKNOWN` leave the item planned."""
-
-    INVALID = auto()
-    """Refused before any I/O: no later try would help."""
-    WITHHELD = auto()
-    """Not sent, since its claim could have been lost by then."""
-    NOT_SENT = auto()
-    """The create did not reach the server."""
-    FATAL = auto()
-    """The create did not reach the server, and no other one would."""
-    LIMITED = auto()
-    """Refused for now: by a 429, or by a 5xx that the user's gateway gives by itself."""
-    UNAUTHORIZED = auto()
-    """Refused with 401 or 403."""
-    REJECTED = auto()
-    """Refused for good."""
-    UNKNOWN = auto()
-    """An agent may have been started."""
-
-
-def classify(error: Exception) -> Failure:
-    """Return what the error of a create means."""
-    outcome = error.outcome if isinstance(error, AgentJobsError) else None
-    match outcome, error:
-        case CreateOutcome.REJECTED, AuthError():
-            failure = Failure.UNAUTHORIZED
-        case CreateOutcome.REJECTED, RateLimitedError() | ServerError():
-            failure = Failure.LIMITED
-        case CreateOutcome.REJECTED, _:
-            failure = Failure.REJECTED
-        case CreateOutcome.NOT_SENT, InvalidInputError():
-            failure = Failure.INVALID
-        case CreateOutcome.NOT_SENT, NotSentError(reason="withheld"):
-            failure = Failure.WITHHELD
-        case CreateOutcome.NOT_SENT, _:
-            failure = Failure.FATAL if ends_the_run(error) else Failure.NOT_SENT
-        case _:
-            failure = Failure.UNKNOWN
-    return failure
-
-
-def ends_the_run(error: Exception) -> bool:
-    """Return whether every other item would meet the same error, however often it is tried."""
-    return isinstance(error, SessionClosedError) or fault_of(error) is Fault.CONNECTION
-
-
-def pause_after(failures: int) -> float:
-    """Return for how many seconds all creates pause after one that did not reach the server, as others before it."""
-    return min(_FIRST_PAUSE_SECONDS * 2.0 ** min(failures, _MOST_DOUBLINGS), _LONGEST_PAUSE_SECONDS)
 
 
 @frozen
@@ -120,22 +64,35 @@ class ItemCreate:
 
     item: RunningItem
     _lease: Lease | None = field(default=None, init=False)
+    _terms: Terms = field(init=False)
+    _repetitions: Repetitions = field(factory=Repetitions, init=False)
+    _outdated: int = field(default=0, init=False)
+
+    @_terms.default
+    def _without_key(self) -> Terms:
+        return Terms(self.item.context.session)
 
     async def run(self) -> AgentJob | Ended:
         """Return the job, whose id is in the journal then; send the create as often as no agent was started for sure.
+
+        Where the service honours idempotency keys, a create whose outcome is unknown is sent again with its key, as
+        long as the service remembers that: from then on only a job settles it, and all else leaves it unknown. So an
+        item may also begin whose row is unknown since an earlier run.
 
         Raises:
             JournalError: The journal can't be written. A job id that it could not record is logged.
             NotSentError: The server's certificate is not trusted, or the proxy refuses.
             SessionClosedError: The session was closed.
         """
+        if self.item.state is State.UNKNOWN and isinstance(ended := await self._find_terms(), Ended):
+            return ended
         while self.item.phase < Phase.NO_CREATES:
             if (sent := await self._send()) is not None:
                 return sent
         return Ended(None)
 
     async def _send(self) -> AgentJob | Ended | None:
-        """Try to send the create once; return `None` where the item is planned again, and to be sent later.
+        """Try to send the create once; return `None` where it is planned again or in doubt, and to be sent later.
 
         This is the order of a create in a batch; no step may change places:
 
@@ -149,11 +106,17 @@ class ItemCreate:
            this owner's: all of the above takes time. The session asks for the latter again before the first byte.
         6. The create. Its answer reaches the gates before any other create can go.
         7. The durable outcome. Only then slots and permits are given back.
+
+        A repetition goes the same way, and keeps its slot of `max_active` meanwhile: an agent may be at work.
         """
+        if self.item.state is State.UNKNOWN:
+            await self._repetitions.wait()
         permit = self.item.context.gates.permit(self.item.slot.project)
         try:
             if not await permit.pass_next():
-                return Ended(None)
+                return await self._leave()
+            if self.item.state is State.UNKNOWN:
+                self.item.context.slots.take_over(self.item.slot)
             await self.item.context.slots.take(self.item.slot)
             await permit.pass_next()
             async with self.item.context.max_sending:
@@ -171,35 +134,78 @@ class ItemCreate:
             if self.item.state is State.PLANNED:
                 self.item.context.slots.put_back(self.item.slot)
 
+    async def _leave(self) -> Ended:
+        """End an item that the service refuses at present: its row is planned, or left unknown to any other run."""
+        if self.item.state is State.UNKNOWN:
+            await self._leave_unrepeated()
+        return Ended(None)
+
+    async def _leave_unrepeated(self) -> bool:
+        return await leave_unrepeated(self.item.context.records.store, self.item.row, self.item.context.owner.name)
+
+    async def _find_terms(self) -> Terms | Ended | None:
+        """Return what the create is sent with; `None` where it can't be sent now, or its row was planned again.
+
+        End the item where its create is in doubt and can't be repeated any more.
+        """
+        context = self.item.context
+        if self.item.state is not State.UNKNOWN:
+            return await first_terms(context.session, self.item.row)
+        found = await terms_of_repetition(context, self.item.row, self._terms)
+        if found is None:
+            return await self._end_doubt()
+        if isinstance(found, Terms):
+            return found
+        return await self._postpone_repetition(Failure.NOT_SENT, found)  # the callable API key raised
+
     async def _claim_and_create(self, permit: Permit) -> AgentJob | Ended | None:
+        before, terms = self.item.state, await self._find_terms()
+        if not isinstance(terms, Terms):
+            return terms
+        self._terms = terms
         # While the state is `sending`, nothing but `Phase.CUT` cancels this item: its answer would be lost.
         self.item.set_state(State.SENDING)
-        self.item.claim = None  # an earlier one says nothing about what is asked for now
+        self.item.send_under(None)  # an earlier claim says nothing about what is asked for now
         heartbeat = self.item.context.opened.heartbeat
-        lease = self._lease = None if heartbeat is None else Lease(heartbeat)
-        claimed = await self.item.context.records.claim(self.item.row.key)
+        self._lease = None if heartbeat is None else Lease(heartbeat)
+        claimed = await self.item.context.records.claim(self.item.row.key, terms.digest, terms.repetition)
         if isinstance(claimed, NoRoom):
             self._defer(claimed)
         if not isinstance(claimed, str):
-            self.item.set_state(State.PLANNED)
+            self.item.set_state(before)
             return await self._end_unclaimed() if claimed is None else None
-        self.item.claim = claimed
+        self.item.send_under(claimed, terms.key_of(claimed))
         if not self._may_go(permit):
             await self._plan_again(claimed, None)
             return None
-        if lease is not None and not lease.is_valid():
+        if not self._may_leave():
             await self._plan_late(claimed)
             return None
         answer = await self._create(permit)
-        if isinstance(answer, AgentJob):
-            return await self._record_job(claimed, answer)
-        return await self._record_failure(claimed, answer)
+        if isinstance(answer, Failed):
+            return await self._record_failure(claimed, answer)
+        return await self._record_job(claimed, answer)
 
     async def _end_unclaimed(self) -> Ended | None:
-        """End an item whose row is planned no more: it was abandoned, or another owner has it."""
+        """End an item whose row could not be claimed: it was abandoned or settled, or another owner has it."""
+        if self.item.state is State.UNKNOWN:
+            return await self._end_doubt()
+        return await self._end_moved()
+
+    async def _end_doubt(self) -> Ended | None:
+        """End an item whose create is in doubt, and can't be repeated by this run any more."""
+        # A crash after the commit: no run gives a result of it, and the journal shows it as unknown.
+        if not await self._leave_unrepeated():
+            return await self._end_moved()
+        await self._set_row(None)
+        return self._end(Outcome.UNKNOWN, self._repetitions.error or unknown_error(self.item.row))
+
+    async def _end_moved(self) -> Ended | None:
+        """End an item whose row others have moved; return `None` where that is planned again."""
         await self._set_row(None)
         if self.item.row.state is State.PLANNED:
-            return None  # the other owner has planned it again
+            self.item.set_state(State.PLANNED)
+            return None
         if self.item.row.state is not State.ABANDONED:
             return Ended(None)
         ended = self._end_abandoned()
@@ -211,9 +217,10 @@ class ItemCreate:
 
     async def _plan_late(self, claim: str) -> None:
         """Release a claim whose owner may have counted as dead since it was asked for; it is asked for anew."""
-        _logger.warning("%r was claimed too late to be sent; the journal answers slowly", self.item.row.key)
+        if self._terms.may_leave():  # else the API key was replaced, or the service forgets the key of a repetition
+            _logger.warning("%r was claimed too late to be sent; the journal answers slowly", self.item.row.key)
+            self._defer(_LATE)
         await self._plan_again(claim, None)
-        self._defer(_LATE)
 
     def _defer(self, room: NoRoom) -> None:
         """Defer creates of this project, or all, until there may be room, or the limits may have been raised."""
@@ -221,9 +228,21 @@ class ItemCreate:
         gate = gates.common if room.project_id is None else gates.of(self.item.slot.project)
         gate.hold(Reason.FULL, min(room.wait, _LONGEST_DEFERRAL_SECONDS))
 
+    def _may_leave(self) -> bool:
+        """Return whether the create may still be sent, right before its first byte."""
+        return (self._lease is None or self._lease.is_valid()) and self._terms.may_leave()
+
+    def _means(self) -> dict[str, Any]:
+        """Return what a create is sent with beside what its row says."""
+        key = self.item.idempotency_key
+        means: dict[str, Any] = {} if key is None else {"idempotency_key": key}
+        if self.item.row.extra is not None:
+            means["extra"] = self.item.row.extra
+        return means if self._lease is None and key is None else means | {"before_send": self._may_leave}
+
     async def _create(self, permit: Permit) -> AgentJob | Failed:
         """Create the job, or return why there is none; the gates get either of them at once."""
-        started = _now()
+        started, changes = _now(), key_changes(self.item.context.session)
         last_create.set(None)  # that of an earlier create of the caller's, where this session makes no spans
         try:
             job = await self.item.context.session.create_job(
@@ -232,11 +251,12 @@ class ItemCreate:
                 timeout=min(self.item.timeout, _LONGEST_CREATE_SECONDS),
                 label=self.item.row.key,
                 retry=False,  # here a 429, or a dead network, holds creates back
-                **(dict[str, Any]() if self._lease is None else {"before_send": self._lease.is_valid}),
+                **self._means(),
             )
         except Exception as error:  # noqa: BLE001 - whatever it is, the row has to say so
-            failure = classify(error)
-            if failure is not Failure.LIMITED:  # what the server asks for costs the item none of its time
+            failure = self._failure_of(error, changes)
+            # What the server asks for costs the item none of its time, and the age of a doubt has its repetitions.
+            if failure is not Failure.LIMITED and self._terms.repetition is None:
                 self.item.spent_seconds += _now() - started
             self._hold_back(permit, failure, error, started)
             # The result holds the error, whose traceback would hold the frames of this item.
@@ -248,13 +268,22 @@ class ItemCreate:
             self.item.context.changed.set()  # others of the project may begin again
         return job
 
+    def _failure_of(self, error: Exception, changes: int) -> Failure:
+        """Return what an error means, after the API key had been replaced `changes` times before the create."""
+        failure = classify(error)
+        is_replaced = key_changes(self.item.context.session) != changes and self._outdated < _MOST_OUTDATED
+        if failure is Failure.UNAUTHORIZED and is_replaced and refuses_key(error):
+            self._outdated += 1
+            failure = Failure.OUTDATED
+        return failure
+
     def _hold_back(self, permit: Permit, failure: Failure, error: Exception, started: float) -> None:
         """Hold other creates back after one that was started at `started` and failed."""
         gates = self.item.context.gates
         match failure:
             case Failure.UNKNOWN:
                 gates.count_unknown(permit, error)
-            case Failure.REJECTED:
+            case Failure.REJECTED | Failure.OUTDATED:
                 gates.count_definite(permit)
             case Failure.UNAUTHORIZED:
                 gates.refuse(permit, error)
@@ -274,8 +303,15 @@ class ItemCreate:
         self.item.ref = job.ref
         if self.item.row.state is State.ABANDONED:  # its outcome was unknown to another owner, or to its user
             return self._end_abandoned()
+        if self._terms.digest is not None and await self._is_polled_by_another():
+            return Ended(None)
         self.item.set_state(State.ACTIVE)
         return job
+
+    async def _is_polled_by_another(self) -> bool:
+        """Return whether the answer to another POST with the same key came first, to an owner that sees to the job."""
+        records, row = self.item.context.records, self.item.row
+        return row.state.is_job_end or row.number in await lost_by(records.store, records.owner, [row.number])
 
     def _start_recording(self, claim: str, ref: JobRef) -> asyncio.Task[None]:
         """Start to record an id, which continues when this item is cancelled; a draining waits for it."""
@@ -284,7 +320,8 @@ class ItemCreate:
         return recording
 
     async def _record_id(self, claim: str, ref: JobRef) -> None:
-        row = await self.item.context.records.created(self.item.key, claim, ref, last_create.get())
+        key = self.item.idempotency_key
+        row = await self.item.context.records.created(self.item.key, claim, ref, last_create.get(), key)
         if row is None:
             _logger.warning("%r has another job by now; its earlier create gave %s", self.item.key, ref.to_token())
             self.item.context.has_late_job.set()
@@ -293,10 +330,18 @@ class ItemCreate:
     async def _record_failure(self, claim: str, failed: Failed) -> Ended | None:
         """Record a create that gave no job, and decide whether it is sent again."""
         records, error = self.item.context.records, failed.error
+        if self._terms.repetition is not None:
+            return await self._record_repetition(claim, failed)
         match failed.failure:
             case Failure.UNKNOWN:
-                row = await records.unknown(self.item.key, claim, error)
-                return await self._end_create(row, Outcome.UNKNOWN, error)
+                may_repeat = self._terms.digest is not None
+                row = await records.unknown(self.item.key, claim, error, is_own=may_repeat)
+                if row is None or not may_repeat:
+                    return await self._end_create(row, Outcome.UNKNOWN, error)
+                self._repetitions.start(error)
+                self.item.row = row
+                self.item.set_state(State.UNKNOWN)
+                return await self._postpone_repetition(failed.failure, error)
             case Failure.REJECTED:
                 row = await records.rejected(self.item.key, claim, error)
                 return await self._end_create(row, Outcome.REJECTED, error)
@@ -304,9 +349,41 @@ class ItemCreate:
                 await self._plan_late(claim)
                 return None
             case failure:
-                was_sent = failure in {Failure.LIMITED, Failure.UNAUTHORIZED}
+                was_sent = failure in {Failure.LIMITED, Failure.UNAUTHORIZED, Failure.OUTDATED}
                 await self._plan_again(claim, error, was_sent=was_sent)
                 return await self._postpone(failure, error)
+
+    async def _record_repetition(self, claim: str, failed: Failed) -> Ended | None:
+        """Record a repetition that gave no job, which leaves its create in doubt whatever it was answered."""
+        records, failure, row = self.item.context.records, failed.failure, self.item.row
+        if failure is Failure.WITHHELD:
+            await self._plan_late(claim)
+            return None
+        error, final = self._repetitions.add(row, failed.error, records.text), final_refusal(failure, failed.error)
+        if failure in NOT_SENT:
+            recorded = await records.unsent(row.key, claim, error)
+        else:
+            recorded = await records.unknown(row.key, claim, error, is_own=True, final=final)
+        self.item.set_state(State.UNKNOWN)
+        if recorded is None:  # others had taken this owner for dead: they tell of it
+            return await self._end_moved()
+        self.item.row = recorded
+        if final is not None:
+            return await self._end_doubt()
+        if failure is Failure.FATAL:
+            raise failed.error
+        if failure is Failure.LIMITED:
+            await self._record_pause()
+        return await self._postpone_repetition(failure, failed.error)
+
+    async def _postpone_repetition(self, failure: Failure, error: Exception) -> Ended | None:
+        """Set when the create is repeated, after one that `failure` says; end the item where that would be too late."""
+        self._repetitions.postpone(failure, error)
+        if failure in NOT_SENT:
+            self._spend_failure()
+        # Pauses count as well: an item in doubt keeps its slot, and others wait for that.
+        is_late = self._repetitions.age() >= self.item.left_seconds or self._terms.remaining <= self._repetitions.pause
+        return await self._end_doubt() if is_late else None
 
     async def _end_create(self, row: JournalRow | None, outcome: Outcome, error: Exception) -> Ended:
         """End an item whose create gave no job; whoever has changed its row meanwhile tells of it."""
@@ -323,19 +400,34 @@ class ItemCreate:
                 return Ended(None)
             case Failure.INVALID:
                 return self._end(Outcome.REJECTED, error)
+            case Failure.OUTDATED:
+                return None
             case Failure.LIMITED:
-                project = self.item.slot.project
-                seconds = self.item.context.gates.of(project).limited_for
-                # A crash before this commit: the next run sends one create, and is refused once more.
-                await pause(self.item.context.records.store, seconds, project)
+                await self._record_pause()
                 return None
             case _:
-                self.item.spent_seconds += pause_after(self.item.failures)
-                self.item.failures += 1
+                self._spend_failure()
                 return None if self.item.left_seconds > 0 else self._end(Outcome.TIMED_OUT, error)
 
+    def _spend_failure(self) -> None:
+        """Count a create that did not reach the server, and the pause after it."""
+        self.item.spent_seconds += pause_after(self.item.failures)
+        self.item.failures += 1
+
+    async def _record_pause(self) -> None:
+        """Record for how long the service wants no create of the project."""
+        project = self.item.slot.project
+        seconds = self.item.context.gates.of(project).limited_for
+        # A crash before this commit: the next run sends one create, and is refused once more.
+        await pause(self.item.context.records.store, seconds, project)
+
     async def _plan_again(self, claim: str, error: Exception | None, *, was_sent: bool = False) -> None:
+        """Record that nothing came of a claim: the row is planned again, or in doubt as before a repetition."""
         records = self.item.context.records
+        if self._terms.repetition is not None:
+            await self._set_row(await records.unsent(self.item.key, claim, error))
+            self.item.set_state(State.UNKNOWN)
+            return
         await self._set_row(await records.released(self.item.key, claim, error, was_sent=was_sent))
         self.item.set_state(State.PLANNED)
 
@@ -353,116 +445,3 @@ class ItemCreate:
 
 def _now() -> float:
     return asyncio.get_running_loop().time()
-
-
-async def run_item(item: RunningItem) -> BatchResult | None:
-    """Return the result of an item; `None` when another owner has the row, or when nothing more is to be done.
-
-    The latter leaves it planned where the server refuses the creates of its project. An item whose row was abandoned
-    before it was sent has the outcome `abandoned`.
-
-    Raises:
-        JournalError: The journal can't be written. A job id that it could not record is logged.
-        NotSentError: The server's certificate is not trusted, or the proxy refuses.
-        SessionClosedError: The session was closed.
-    """
-    try:
-        target: AgentJob | JobRef | Ended | None = item.ref
-        resumed_from.set(item.row.traceparent)  # `None` unless an earlier run created the job
-        if target is None:
-            target = await ItemCreate(item).run()
-        if isinstance(target, Ended):
-            return target.result
-        if item.phase >= Phase.ANSWERS_ONLY:
-            return None
-        await item.context.slots.take(item.slot, has_job=True)
-        return await _wait(item, target)
-    finally:
-        item.over = True
-
-
-async def _wait(item: RunningItem, target: AgentJob | JobRef) -> BatchResult | None:
-    ended = await result_of(_watch(item, target))
-    job_id = None if item.ref is None else item.ref.job_id
-    recorded, outcome = await record_end(item.context.records, item.row.key, job_id, ended, item.polls)
-    item.row = recorded.row
-    if not recorded.is_own and _is_of_another(recorded.row, job_id):
-        return None
-    if isinstance(ended, AgentJob):
-        error = AgentJobsError("its item was given another job meanwhile") if outcome is Outcome.ACTIVE else None
-        return BatchResult(item.item, outcome, ended, error, ended.ref, item.row)
-    return item.result(outcome, ended, ended.last_job if isinstance(ended, WaitTimeoutError) else None)
-
-
-def _is_of_another(row: JournalRow, job_id: str | None) -> bool:
-    """Return whether another owner polls the job, or has seen its end: this one had counted as dead."""
-    return row.state.is_job_end or (row.state is State.ACTIVE and row.job_id == job_id)
-
-
-async def _watch(item: RunningItem, target: AgentJob | JobRef) -> AgentJob:
-    timeout = None if item.timeout == inf else item.timeout
-    item.watch = item.context.session.watch(target, timeout=timeout)
-    return await item.watch
-
-
-async def result_of(wait: Awaitable[AgentJob]) -> AgentJob | Exception:
-    """Return the job or the error with which a wait ends: no error of one wait may end another item."""
-    try:
-        return await wait
-    except Exception as error:  # noqa: BLE001 - a get_job's own, too
-        return error
-    except (KeyboardInterrupt, SystemExit):
-        raise
-    except BaseException as raised:
-        task = asyncio.current_task()
-        if task is None or task.cancelling():
-            raise
-        return AgentJobsError(f"get_job raised {raised!r}")
-
-
-@frozen
-class Recorded:
-    """A row as it is once the wait for its job has ended.
-
-    Attributes:
-        row: The row.
-        is_own: Whether this end is in it; else another owner or a person had moved it before.
-    """
-
-    row: JournalRow
-    is_own: bool
-
-
-async def record_end(
-    records: Records, key: str, job_id: str | None, ended: AgentJob | Exception, polls: int
-) -> tuple[Recorded, Outcome]:
-    """Record how the wait for a job ended, after `polls` polls of it in all.
-
-    Return what was recorded, and what that means for its item. Where the item was abandoned, or given another job,
-    since the wait began, it stays so.
-
-    Args:
-        records: Those of the run.
-        key: The key of the row.
-        job_id: The id of its job.
-        ended: The job, or the error with which the wait ended.
-        polls: How often the job was polled.
-
-    Raises:
-        JournalError: The journal can't be written.
-        Exception: `ended`, if every other wait would end with it.
-    """
-    if isinstance(ended, AgentJob):
-        recorded, outcome = await records.ended(key, ended, polls), Outcome(ended.status)
-    elif ends_the_run(ended):
-        raise ended
-    elif isinstance(ended, NotFoundError):
-        # Beyond its grace: the session has ridden out what may pass.
-        recorded, outcome = await records.gone(key, job_id, ended, polls), Outcome.FAILED
-    else:
-        recorded = await records.noted(key, job_id, ended, polls)
-        outcome = Outcome.TIMED_OUT if isinstance(ended, WaitTimeoutError) else Outcome.ACTIVE
-    if recorded is not None:
-        return Recorded(recorded, is_own=True), outcome
-    row = (await records.store.rows_of([key]))[key]
-    return Recorded(row, is_own=False), Outcome.ACTIVE if row.state.is_open else Outcome(row.state.value)

@@ -4,7 +4,7 @@ from agentjobs_async import (
     InvalidInputError,
     SessionClosedError,
 )
-from agentjobs_async.batch._run.item import Failure, classify, ends_the_run, pause_after
+from agentjobs_async.batch._failures import Failure, classify, ends_the_run, pause_after
 from tests.batch.stage import gateway_refusal, not_sent, rate_limited, refused_key, rejected, unknown, with_outcome
 
 MEANINGS: list[tuple[Exception, Failure]] = [

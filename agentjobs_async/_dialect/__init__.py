@@ -1,0 +1,1 @@
+"""What differs between services, as one frozen value."""

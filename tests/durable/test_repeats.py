@@ -1,0 +1,115 @@
+"""Durable jobs whose creates are in doubt, on a service that honours idempotency keys."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from agentjobs_async import AgentJob, NotSentError
+from agentjobs_async.batch import Journal, _failures
+from agentjobs_async.durable import DurableJobs, _creates
+from tests.batch.stage import not_sent
+from tests.durable.listener import Listener
+from tests.keyed import Keyed, keyed
+
+
+@pytest.fixture(autouse=True)
+def _quick_repetitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_failures, "_FIRST_PAUSE_SECONDS", 0.01)
+
+
+@pytest.fixture
+async def service() -> AsyncIterator[Keyed]:
+    async with keyed() as found:
+        yield found
+
+
+@pytest.fixture
+async def journal(location: str) -> AsyncIterator[Journal]:
+    async with Journal.open(location) as opened:
+        yield opened
+
+
+async def test_submit_waits(service: Keyed, journal: Journal, listener: Listener) -> None:
+    """A submit waits until its create in doubt is settled, and `on_end` is told of the job alone."""
+    service.script["p"] = ["lost", 409, "cut", "ok"]
+    async with service.session() as session, DurableJobs(session, journal, on_end=listener.on_end) as jobs:
+        entry = await jobs.submit("k", "p")
+        await listener.ends(1)
+    assert (entry.state, service.agents["p"], len(set(service.keys_of("p")))) == ("active", 1, 1)
+    assert listener.called == [("k", "completed")]
+
+
+async def test_given_up(service: Keyed, journal: Journal, listener: Listener) -> None:
+    """A create that can't be repeated any more is told as unknown, once."""
+    service.script["p"] = ["lost", 422]
+    async with service.session() as session, DurableJobs(session, journal, on_end=listener.on_end) as jobs:
+        entry = await jobs.submit("k", "p")
+        await listener.ends(1)
+    assert entry.state == "unknown"
+    assert listener.called == [("k", "CreateOutcomeUnknownError")]
+    assert len(service.posts) == 2
+
+
+async def test_the_next_start(service: Keyed, journal: Journal, listener: Listener) -> None:
+    """A start repeats the creates that an earlier one has left in doubt, and tells of no unknown end."""
+    service.script["p"] = ["lost", *[409] * 1000]
+    async with service.session() as session:
+        async with DurableJobs(session, journal, on_end=listener.on_end) as jobs:
+            await jobs.submit("k", "p", wait_for_create=False)
+            await service.posted(3)
+        assert listener.called == []
+        service.script.clear()
+        async with DurableJobs(session, journal, on_end=listener.on_end) as jobs:
+            entry = await jobs.submit("k", "p")
+            await listener.ends(1)
+    assert (str(entry.state), service.agents["p"]) in {("active", 1), ("completed", 1)}
+    assert listener.called == [("k", "completed")]
+
+
+@pytest.mark.parametrize("how", ["abandon", "unfollow"])
+async def test_what_a_user_wants_no_more(service: Keyed, journal: Journal, listener: Listener, how: str) -> None:
+    """A create in doubt is repeated no more once its job was abandoned or unfollowed."""
+    service.script["p"] = ["lost", *[409] * 1000]
+    async with service.session() as session:
+        async with DurableJobs(session, journal, on_end=listener.on_end) as jobs:
+            await jobs.submit("k", "p", wait_for_create=False)
+            await service.posted(3)
+            if how == "unfollow":
+                assert await jobs.unfollow("k")
+            else:
+                while True:
+                    try:
+                        await jobs.abandon("k")
+                    except Exception:  # noqa: BLE001 - it is being sent in this moment
+                        await asyncio.sleep(0)
+                    else:
+                        break
+                await listener.ends(1)
+            posts = len(service.posts)
+        async with DurableJobs(session, journal, on_end=listener.on_end):
+            pass
+    assert len(service.posts) - posts <= 1
+    assert listener.called == ([] if how == "unfollow" else [("k", "AgentJobsError")])
+
+
+async def test_held_back(service: Keyed, journal: Journal, listener: Listener, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A create in doubt that could not be repeated since the proxy refused is repeated later, and told of then."""
+    monkeypatch.setattr(_creates, "_HELD_SECONDS", 0.05)
+    service.script["p"] = ["lost"]
+    async with service.session() as session:
+        real, faults = session.create_job, iter([None, not_sent("proxy")])
+
+        async def create(*arguments: Any, **named: Any) -> AgentJob:
+            if (fault := next(faults, None)) is not None:
+                raise fault
+            return await real(*arguments, **named)
+
+        monkeypatch.setattr(session, "create_job", create)
+        async with DurableJobs(session, journal, on_end=listener.on_end) as jobs:
+            with pytest.raises(NotSentError):
+                await jobs.submit("k", "p")
+            await listener.ends(1)
+    assert listener.called == [("k", "completed")]
+    assert (service.agents["p"], len(set(service.keys_of("p")))) == (1, 1)
