@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from attrs import frozen
 
@@ -14,6 +14,14 @@ OWN_LOOPS: Final = frozenset({"free", "tracker"})  # ways that wait by themselve
 PROJECTS: Final = (None, "blog", "site")  # that of the session, and two others
 # Of a prompt: its program, the position of the activity, which start it was, and the number of the job.
 _NUMBERS: Final = re.compile(r"(?P<program>p\d+)-(?P<position>\d+)(\.(?P<starts>\d+)-|[/:])(?P<number>\d+)")
+
+
+def extra_of(prompt: str) -> dict[str, Any] | None:
+    """Return the extra of all creates of a prompt: every second job of a world's has one; `None` for none."""
+    found = _NUMBERS.fullmatch(prompt)
+    number = 0 if found is None else int(found["number"])
+    labels = {"labels": ["{prompt}", None, {"é": number}]} if number % 4 == 1 else {}
+    return {"of": prompt, **labels} if number % 2 else None
 
 
 class Activity:

@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any, Final
 from unittest.mock import patch
 
-from attrs import frozen
+from attrs import field, frozen
 
 from tests.simulation.activities import Program
+from tests.simulation.agreement import Agreement
 from tests.simulation.ledger import Ledger
 from tests.simulation.processes import Process, Supervisor
 from tests.simulation.programs.main import main
@@ -40,6 +41,7 @@ class Case:
     seed: int
     programs: tuple[Program, ...]
     faults: tuple[Fault, ...]
+    agreement: Agreement = field(factory=Agreement)
 
 
 @frozen
@@ -84,7 +86,7 @@ def _zone_of(seed: int) -> Iterator[None]:
 
 def _judged(case: Case, folder: Path) -> Result:
     world = World(case.seed, case.faults)
-    service, ledger = Service(world, case.programs), Ledger()
+    service, ledger = Service(world, case.programs, case.agreement), Ledger()
 
     def started(program: Program) -> Supervisor:
         def start(process: Process) -> Coroutine[Any, Any, None]:
@@ -133,5 +135,6 @@ def explanation(case: Case, result: Result) -> str:
     events = [line for line in result.trace if " ! " in line or named & set(line.split())]
     lines = [f"seed {case.seed}: {violation}" for violation in said]
     lines += ["", "programs:", *(f"  {program}" for program in case.programs)]
+    lines += ["", f"agreement: {case.agreement}"]
     lines += ["", "faults:", *(f"  {fault}" for fault in case.faults)]
     return "\n".join([*lines, "", f"the last {_SHOWN_EVENTS} events of these, and faults:", *events[-_SHOWN_EVENTS:]])

@@ -3,6 +3,7 @@
 from typing import Final
 
 from tests.simulation.activities import Batch, Calls, Durable, Leave, Program, Sessions
+from tests.simulation.agreement import Agreement
 from tests.simulation.cases import Case
 from tests.simulation.world import Fault
 
@@ -105,5 +106,29 @@ FOUND: Final = {
     ),
     "two batches at once polled and told of items of both, which each had from its own source": Case(
         seed=1, programs=(Program("p0", (_shared(6, None), _shared(1, 0)), 20.0, 5, None),), faults=()
+    ),
+    "a batch was refused with an old key, and took its project for refused though there was a newer key": Case(
+        seed=1,
+        programs=(
+            Program(
+                "p0",
+                (Batch(4, 1, 20, 2, (2, 3600.0, "project"), None, 0.0, retries=False, changes=False),),
+                *(20.0, 5, None),
+            ),
+        ),
+        faults=(Fault("time", 2000, "new key"),),
+        agreement=Agreement(key="plain"),
+    ),
+    "a create was repeated when its pause was over, and the service had forgotten its idempotency key": Case(
+        seed=4191,
+        programs=(Program("p0", (Calls("wait", 1, 0.0, 1800.0),), 60.0, 1, None),),
+        faults=(Fault("create", 1, "504", 1.0, "seconds 30"),),
+        agreement=Agreement(idempotency_header="Idempotency-Key", idempotency_seconds=5.0),
+    ),
+    "a create was repeated when it was connected, and the service had forgotten its idempotency key": Case(
+        seed=1,
+        programs=(Program("p0", (Calls("wait", 1, 0.0, 1800.0),), 60.0, 1, None),),
+        faults=(Fault("create", 1, "504", 1.0, "seconds 12"), Fault("lookup", 2, "slow", 4.0)),
+        agreement=Agreement(idempotency_header="Idempotency-Key", idempotency_seconds=15.0),
     ),
 }

@@ -152,6 +152,7 @@ class Ledger:
     events: dict[str, list[tuple[float, Event]]] = field(factory=dict)  # when, and what, by their session or tracker
     learned: list[Learned] = field(factory=list)
     projects: dict[tuple[str, int], str] = field(factory=dict)  # of each row when it was first seen, by its number
+    refusals: list[tuple[float, str]] = field(factory=list)  # by 401: when an error was told, and what it says
     poll_failures: int = 0
     not_sent: int = 0  # polls
     cancelled: list[tuple[float, float]] = field(factory=list)  # when a task was cancelled, and when it had ended

@@ -24,6 +24,9 @@ Told: each end is told once it is recorded, by one at a time.
 Responsible: each row that is not ended has somebody who moves it on.
 Rows: what has ended stays so.
 Tries: one sender, at most one agent for each, none for what was withdrawn.
+Repeats: a create is sent again only with its own key, and only a job settles it.
+Keys: a refused key is replaced by the newest one, and nobody is told.
+Body, Headers: each request has the fields and headers that were agreed on, and no others.
 Owner: one run at a time polls each job of a journal.
 Places: each request goes to the project of its row or job, from a session that may send it.
 Events: hooks are told of each wait and poll in order, with the label of the job's first labelled wait.
@@ -34,13 +37,15 @@ Counters: stats return to 0. World: what ends in none of these ways.
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.simulation.activities import KEY, Program
+from tests.simulation.activities import Program
+from tests.simulation.agreement import SECRETS
 from tests.simulation.ledger import Ledger
 from tests.simulation.rules.causes import broken_without_cause
 from tests.simulation.rules.creates import broken_by_creates
 from tests.simulation.rules.durable_ids import broken_by_lost_ids
 from tests.simulation.rules.ends import broken_by_ends
 from tests.simulation.rules.events import broken_by_events
+from tests.simulation.rules.keys import broken_by_keys
 from tests.simulation.rules.learned import broken_by_learning
 from tests.simulation.rules.limits import broken_by_runs
 from tests.simulation.rules.liveness import broken_by_leaving
@@ -48,6 +53,7 @@ from tests.simulation.rules.outages import broken_by_outages
 from tests.simulation.rules.owners import broken_by_owners
 from tests.simulation.rules.places import broken_by_places
 from tests.simulation.rules.polls import broken_by_polls
+from tests.simulation.rules.repeats import broken_by_repeats
 from tests.simulation.rules.responsible import broken_by_responsibility
 from tests.simulation.rules.results import broken_by_results
 from tests.simulation.rules.rows import broken_by_rows
@@ -64,12 +70,14 @@ def broken_promises(
     """Yield what was broken, one sentence each."""
     yield from world.violations
     yield from broken_by_creates(world, service, ledger)
+    yield from broken_by_repeats(world, service, ledger, programs)
+    yield from broken_by_keys(world, ledger)
     yield from broken_by_rows(world, service, ledger, programs)
     yield from broken_by_ends(world, service, ledger)
     yield from broken_by_responsibility(ledger)
     yield from broken_by_tries(service, ledger, programs)
     yield from broken_by_telling(world, ledger, programs)
-    yield from broken_by_results(world, ledger, programs)
+    yield from broken_by_results(world, service, ledger, programs)
     yield from broken_by_polls(world, service, ledger, programs)
     yield from broken_by_waits(world, service, ledger)
     yield from broken_by_runs(world, service, ledger)
@@ -81,4 +89,12 @@ def broken_promises(
     yield from broken_by_leaving(world, service, ledger, programs)
     yield from broken_by_lost_ids(world, service, ledger, programs)
     yield from broken_without_cause(world, ledger)
-    yield from (f"P10: the key is in {file.name}" for file in folder.iterdir() if KEY.encode() in file.read_bytes())
+    yield from _shown_secrets(ledger, folder)
+
+
+def _shown_secrets(ledger: Ledger, folder: Path) -> Iterator[str]:
+    for secret in SECRETS:
+        yield from (
+            f"P10: {file.name} has {secret}" for file in folder.iterdir() if secret.encode() in file.read_bytes()
+        )
+        yield from (f"P10: a log has {secret}: {text}" for _, _, text in ledger.logs if secret in text)

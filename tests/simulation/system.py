@@ -136,6 +136,7 @@ def replaced(world: World) -> Iterator[None]:
         (time, "time", world.wall),
         (time, "monotonic", world.clock),
         (time, "perf_counter", world.clock),
+        (time, "clock_gettime", lambda _clock: world.clock()),
         (time, "sleep", world.sleep),
         (shutdown, "_DRAININGS", _OwnDrainings(world)),
         *((module, "os", _System(world)) for module in (shutdown, signals)),

@@ -34,8 +34,8 @@ class Fault:
     """One thing that goes wrong.
 
     Attributes:
-        where: What is counted: `connection`, `lookup`, `create`, `job`, `poll`, `answer`, `commit`, `call` or `event`;
-            or `time`.
+        where: What is counted: `connection`, `lookup`, `create`, `job`, `poll`, `answer`, `commit`, `call`, `event`,
+            `key` (a callable is asked), `repeat` (a create comes again under its key); or `time`.
         at: Which of them it befalls, from 1; for `time`, seconds since the world began.
         what: What happens.
         amount: Seconds; bytes for what cuts a connection; which task a `cancel` takes; not 0 where a refused create
@@ -71,6 +71,7 @@ class World:
         self.slept = 0.0  # s, by the work in a thread that runs at present
         self.lookup_fails = False
         self.outages: list[tuple[float, float, str]] = []  # from when, until when, of which kind
+        self.new_keys: list[float] = []  # when the service begins to refuse the keys that each new version replaces
         self.random = random.Random(f"{seed} order")
         self.violations: list[str] = []
         self.network: Any = None  # makes the connections: `Network`
@@ -90,6 +91,8 @@ class World:
         self.note_fault(fault)
         if fault.what == "outage":
             self.outages.append((self.now, self.now + fault.amount, fault.text))
+        elif fault.what == "new key":
+            self.new_keys.append(self.now + fault.amount)
         for loop in self.loops[1:]:
             if fault.what == "clock":
                 loop.skew += fault.amount

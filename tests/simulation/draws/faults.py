@@ -6,7 +6,7 @@ from typing import Final
 
 from attrs import evolve
 
-from tests.simulation.service import DOCUMENTS
+from tests.simulation.documents import DOCUMENTS
 from tests.simulation.world import Fault
 
 _DOWNTIMES: Final = (1.0, 20.0, 700.0, 7200.0, 40_000.0)  # s, before what was killed is started again

@@ -7,28 +7,36 @@ from attrs import evolve
 
 from tests.simulation.activities import WAYS, Batch, Calls, Durable, Leave, Program
 from tests.simulation.cases import Case
+from tests.simulation.draws.agreements import agreement_of
 from tests.simulation.draws.faults import faults_of
 from tests.simulation.draws.interventions import interventions_of
 from tests.simulation.draws.leaving import with_leaving
 from tests.simulation.draws.others import with_others
 from tests.simulation.draws.sessions import with_sessions
 from tests.simulation.draws.small import small_world
+from tests.simulation.world import Fault
 
 _SMALL: Final = 0.6  # of all worlds
 
 
 def case_of(seed: int, most: int = 400) -> Case:
     """Return the world of a seed; each of its activities creates at most `most` jobs."""
+    programs, faults = _work_of(seed, most)
+    agreement, more = agreement_of(seed, programs)
+    unique = {(fault.where, fault.at): fault for fault in (*more, *faults)}
+    return Case(seed, programs, tuple(unique.values()), agreement)
+
+
+def _work_of(seed: int, most: int) -> tuple[tuple[Program, ...], list[Fault]]:
+    """Return the programs of a seed, and what befalls them whatever the service has agreed on."""
     if random.Random(f"{seed} size").random() < _SMALL:
         program, few = small_world(seed, most)
-        return Case(seed, (with_others(seed, program),), few)
+        return (with_others(seed, program),), [*few]
     draw = random.Random(f"{seed} case")
     programs = tuple(_program(draw, seed, f"p{number}", most) for number in range(draw.choice((1, 1, 2))))
     programs = tuple(with_leaving(seed, with_others(seed, program)) for program in programs)
     creates = sum(activity.count for program in programs for activity in program.activities)
-    programs, faults = with_sessions(seed, programs, faults_of(draw, creates))
-    unique = {(fault.where, fault.at): fault for fault in faults}
-    return Case(seed, programs, tuple(unique.values()))
+    return with_sessions(seed, programs, faults_of(draw, creates))
 
 
 def _program(draw: random.Random, seed: int, name: str, most: int) -> Program:

@@ -3,9 +3,12 @@
 from collections.abc import Iterator
 from itertools import pairwise
 from math import inf
+from typing import Final
 
 from agentjobs_async.batch import State
 from tests.simulation.postgresql.records import BLOCK, CALLED_SECONDS, CLOCKS_SECONDS, Change, Records
+
+_LEAVING_SECONDS: Final = 11.0  # the grace of a block, and a second for its commits
 
 
 def one_follower(records: Records) -> Iterator[str]:
@@ -41,10 +44,16 @@ def one_poller(records: Records) -> Iterator[str]:
             is_same = before.state is after.state is State.ACTIVE and before.job_id == after.job_id
             if not is_same or before.owner in {None, after.owner} or after.is_unfollowed or _timed_out(records, before):
                 continue
-            if not may_lose(records, before.owner, before.at, after.at):
+            if not may_lose(records, before.owner, before.at, after.at) and not _leaves(records, before, after):
                 sender, taker = (records.senders.get(one.owner or 0) for one in (before, after))
                 yield f"Owner: {sender}, which is alive, loses {key} to {taker} at {after.at:.3f}"
     yield from _foreign_polls(records)
+
+
+def _leaves(records: Records, before: Change, after: Change) -> bool:
+    """Return whether an owner frees a row itself as it leaves its block, which it reports once all rows are free."""
+    sender = records.senders.get(before.owner or 0)
+    return after.owner is None and sender is not None and records.end_of(sender) <= after.at + _LEAVING_SECONDS
 
 
 def _timed_out(records: Records, row: Change) -> bool:

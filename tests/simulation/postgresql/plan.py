@@ -1,7 +1,7 @@
 """What a seed decides: the programs, what befalls them, how the service misbehaves, and what a person does."""
 
 import random
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from attrs import frozen
 
@@ -111,6 +111,11 @@ class Plan:
 def project_of(key: str) -> str | None:
     """Return the project that an item names: one of three has its own, the others have that of their session."""
     return "site" if int(key[1:]) % 3 == 0 else None
+
+
+def extra_of(key: str) -> dict[str, Any] | None:
+    """Return the extra of an item: every second one has one; `None` for none."""
+    return {"of": key} if int(key[1:]) % 2 else None
 
 
 def plan_of(seed: int) -> Plan:

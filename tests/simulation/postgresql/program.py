@@ -29,7 +29,7 @@ from agentjobs_async.durable import DurableEntry, DurableJobs
 from agentjobs_async.telemetry import Event, JobPolled, PollFailed
 from agentjobs_async.testing._session import EmulatorSession
 from agentjobs_async.web import drain_on_signal
-from tests.simulation.postgresql.plan import KEY, Program, project_of
+from tests.simulation.postgresql.plan import KEY, Program, extra_of, project_of
 
 LIFE_SECONDS: Final = 300
 """After which a process ends by itself: whoever has started it may have been killed."""
@@ -176,7 +176,7 @@ class _Process:
 
     async def _batch(self, session: EmulatorSession, journal: Journal) -> None:
         program = self._program
-        items = [BatchItem(key, key, project_of(key)) for key in program.keys]
+        items = [BatchItem(key, key, project_of(key), extra=extra_of(key)) for key in program.keys]
         limits: Any = {"max_active": program.max_active, "max_sending": program.max_sending, "timeout": 60.0}
         run = run_batch(session, items, journal=journal, **limits)
         async with self._noted(), run as results, self._noted_leaving():
@@ -195,7 +195,7 @@ class _Process:
         await work
 
     async def _worker(self, session: EmulatorSession, journal: Journal) -> None:
-        items = [BatchItem(key, key, project_of(key)) for key in self._program.keys]
+        items = [BatchItem(key, key, project_of(key), extra=extra_of(key)) for key in self._program.keys]
         await journal.add(items, project_id=self._program.project)
         worker = BatchWorker(session, journal, on_result=self._on_result)
         async with self._noted(), worker, self._noted_leaving():
@@ -231,7 +231,7 @@ class _Process:
 
     async def _submit(self, jobs: DurableJobs, key: str) -> None:
         try:
-            entry = await jobs.submit(key, key, project_id=project_of(key))
+            entry = await jobs.submit(key, key, project_id=project_of(key), extra=extra_of(key))
             self.say("submitted", key=key, state=entry.state)
         except InvalidInputError:
             self.say("refused", key=key)

@@ -4,7 +4,7 @@ All times are seconds of the machine's monotonic clock.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from itertools import pairwise
 from math import inf
@@ -38,6 +38,7 @@ class Request:
         sender: The program and its start, such as `p0.1`.
         subject: The prompt of a create, the id of the job that is read.
         fault: What the service did instead of its answer; `None` for nothing.
+        extra: The fields of a create besides its prompt; `None` for none.
     """
 
     at: float
@@ -46,6 +47,7 @@ class Request:
     project: str
     subject: str
     fault: str | None = None
+    extra: Mapping[str, Any] | None = field(default=None, hash=False)
 
     @property
     def is_refused(self) -> bool:

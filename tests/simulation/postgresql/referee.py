@@ -2,7 +2,8 @@
 
 P1: One try starts at most one agent. P3: no id is lost, each row ends, an unknown one has a cause.
 P8: Nothing is sent by a run that was left. P10: The key is in no row. P12: Nothing is invented, no program fails.
-Place: Each create goes where its row belongs. Sender: Each create has a claim of its own, which was in force.
+Place: Each create goes where its row belongs, with the extra of its row.
+Sender: Each create has a claim of its own, which was in force.
 Teller: Each end was told, after it was recorded, as what it was; again only with a cause.
 Result: Each result is what was recorded, and is told by one run. Owner: One owner at a time polls a job.
 """
@@ -15,7 +16,7 @@ from typing import Final
 
 from agentjobs_async.batch import State
 from tests.simulation.postgresql import limits, owners, results
-from tests.simulation.postgresql.plan import KEY
+from tests.simulation.postgresql.plan import KEY, extra_of
 from tests.simulation.postgresql.records import (
     BLOCK,
     CALLED_SECONDS,
@@ -98,9 +99,11 @@ def caused(records: Records) -> Iterator[str]:
 
 
 def in_place(records: Records) -> Iterator[str]:
-    """Place: each create goes to the project of its row, each poll to that of its job."""
+    """Place: each create goes to the project of its row, with its extra; each poll to that of its job."""
     for one in records.requests:
         if one.kind == "create":
+            if one.extra != extra_of(one.subject):
+                yield f"Place: {one.sender} sends {one.subject} with {one.extra}, not {extra_of(one.subject)}"
             projects = {change.project for change in records.of_prompt(one.subject)}
         else:
             projects = {records.jobs[one.subject].project} if one.subject in records.jobs else set()

@@ -1,5 +1,8 @@
 """The service: a real server that misbehaves as a plan says, and knows who sent what, and which agents were started."""
 
+import json
+from typing import Any
+
 from agentjobs_async.testing import Emulator, RandomScripts
 from tests.simulation.postgresql.plan import KEY, Plan
 from tests.simulation.postgresql.records import Agent, Request
@@ -27,10 +30,17 @@ def requests_of(emulator: Emulator) -> tuple[Request, ...]:
             one.project_id,
             subject,
             None if one.fault is None or one.fault.startswith("ok") else one.fault,
+            _extra(one.body) if one.method == "POST" else None,
         )
         for one in emulator.requests
         if one.project_id is not None and (subject := one.job_id or one.prompt) is not None
     )
+
+
+def _extra(body: bytes) -> dict[str, Any] | None:
+    fields = json.loads(body)
+    del fields["prompt"]
+    return fields or None
 
 
 def agents_of(emulator: Emulator) -> tuple[Agent, ...]:

@@ -7,7 +7,7 @@ import pytest
 from attrs import evolve
 
 from agentjobs_async.batch import Limits, Rate, State
-from tests.simulation.postgresql.plan import KEY, plan_of
+from tests.simulation.postgresql.plan import KEY, extra_of, plan_of
 from tests.simulation.postgresql.records import Agent, Change, Happened, Records, Report, Request
 from tests.simulation.postgresql.referee import RULES, broken_promises
 
@@ -29,7 +29,9 @@ def row(at: float, state: State, key: str = "d0", **others: Any) -> Change:
 
 
 def create(at: float, key: str = "d0", **others: Any) -> Request:
-    return Request(at, **{"sender": "p0.1", "kind": "create", "project": "docs", "subject": key} | others)
+    settings: dict[str, Any] = {"sender": "p0.1", "kind": "create", "project": "docs", "subject": key}
+    extra = None if others.get("kind") == "poll" else extra_of(key)
+    return Request(at, **settings | {"extra": extra} | others)
 
 
 def report(at: float, what: str, sender: str = "p0.1", **about: Any) -> Report:
@@ -96,6 +98,8 @@ def broken() -> Iterator[tuple[str, Records]]:
     yield "P3: p0.1 did not end", changed(stuck=("p0.1 did not end",))
     yield "P3: d0 is unknown without a cause", changed(changes=unknown + OTHER)
     yield "Place: p0.1 sends a create of d0 to blog", changed(requests=(create(2.0, project="blog"),))
+    yield "Place: p0.1 sends d0 with {'of': 'd1'}, not None", changed(requests=(create(2.0, extra={"of": "d1"}),))
+    yield "Place: p0.1 sends d1 with None, not {'of': 'd1'}", changed(requests=(create(6.5, "d1", extra=None),))
     yield "Place: p0.1 sends a poll of job_1", changed(requests=(create(2.5, "job_1", kind="poll", project="blog"),))
     yield "Sender: p0.1 sends d0 at 3.000 without a claim", more(requests=(create(3.0),))
     yield "Sender: p0.2 sends d0", changed(requests=(create(2.0, sender="p0.2"),))

@@ -16,7 +16,7 @@ from agentjobs_async import (
     WaitTimeoutError,
     wait_for_job,
 )
-from tests.simulation.activities import PROJECTS, Calls
+from tests.simulation.activities import PROJECTS, Calls, extra_of
 from tests.simulation.ledger import Create, Wait
 from tests.simulation.programs.listening import CALL, Listener
 from tests.simulation.programs.run import Run, together
@@ -77,6 +77,7 @@ class CallsWork:
                         timeout=self.calls.timeout,
                         on_update=self._on_update(),
                         label=prompt,
+                        extra=extra_of(prompt),
                     )
             finally:
                 wait.job_id = next(iter(self.run.service.agents.get(prompt, [])), "")
@@ -120,7 +121,11 @@ class CallsWork:
     async def _create_noted(self, create: Create, project: str | None) -> None:
         with self.run.noted(create):
             create.job = await self.session.create_job(
-                create.prompt, project_id=project, timeout=create.timeout, label=create.prompt
+                create.prompt,
+                project_id=project,
+                timeout=create.timeout,
+                label=create.prompt,
+                extra=extra_of(create.prompt),
             )
 
     async def _read(self, job: AgentJob) -> None:

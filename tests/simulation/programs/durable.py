@@ -17,7 +17,7 @@ from agentjobs_async import (
 )
 from agentjobs_async.batch import Journal, JournalRow, State
 from agentjobs_async.durable import DurableEntry, DurableJobs
-from tests.simulation.activities import PROJECTS, Durable
+from tests.simulation.activities import PROJECTS, Durable, extra_of
 from tests.simulation.ledger import Submission, Told
 from tests.simulation.programs.interventions import Person
 from tests.simulation.programs.run import ENDS, Run, together
@@ -166,7 +166,8 @@ class DurableWork:
         while True:
             try:
                 with self._noted():
-                    await jobs.submit(key, key, project_id=project, wait_for_create=self.durable.waits)
+                    extra, waits = extra_of(key), self.durable.waits
+                    await jobs.submit(key, key, project_id=project, extra=extra, wait_for_create=waits)
             except (JournalError, SessionClosedError):
                 raise
             except AgentJobsError as error:

@@ -57,7 +57,7 @@ class Listener:
         elif isinstance(event, CreateFailed) and event.label is not None:
             _note_outcome(ledger, event)
         if isinstance(error := getattr(event, "error", None), AgentJobsError):
-            self.run.check_error(error)
+            self.run.check_error(error, is_told=False)
         self.run.raise_if_due()
 
     def _has_cause(self, error: BaseException) -> bool:

@@ -14,6 +14,7 @@ from tenacity import wait_fixed
 from agentjobs_async import (
     AgentJobsError,
     AgentJobsSession,
+    AuthError,
     History,
     HttpTimeouts,
     JobTracker,
@@ -22,9 +23,11 @@ from agentjobs_async import (
     SessionClosedError,
 )
 from agentjobs_async.batch import JournalRow, State
-from tests.simulation.activities import KEY, Program
+from tests.simulation.activities import Program
+from tests.simulation.agreement import SECRETS, dialect_of
 from tests.simulation.ledger import Call, Ledger
 from tests.simulation.processes import Process
+from tests.simulation.programs.keys import key_of
 from tests.simulation.programs.listening import Listener, learning_wait
 from tests.simulation.programs.sessions import NotedSession
 from tests.simulation.service import Service
@@ -73,10 +76,13 @@ class Run:
     async def session(self, sender: str) -> AsyncIterator[NotedSession]:
         """Open a session that the service knows as `sender`, and check that it is closed for good."""
         program, starts, number = self.program, self.process.starts, int(sender.rpartition(".")[2])
-        self.service.keys[sender] = key = program.sessions.key(number, starts)
+        agreement, keys = self.service.agreement, self.service.keys
+        keys.first[sender] = program.sessions.key(number, starts)
         session = NotedSession(
             "http://service.test",
-            key,
+            key_of(self.world, keys, sender, agreement.key),
+            dialect=dialect_of(agreement),
+            headers=agreement.headers,
             project_id=program.sessions.home(number, starts),
             allow_insecure=True,
             user_agent=sender,
@@ -110,11 +116,13 @@ class Run:
                     await asyncio.sleep(fault.amount)
                 await asyncio.sleep(1.0)
 
-    def check_error(self, error: BaseException) -> None:
-        """Report an error whose text or fields show the key, or control characters."""
+    def check_error(self, error: BaseException, *, is_told: bool = True) -> None:
+        """Report an error that shows a secret, or control characters; note one of a 401 that a caller is told."""
+        if is_told and isinstance(error, AuthError) and error.status == 401:
+            self.ledger.refusals.append((self.world.now, str(error)))
         text = "".join(traceback.format_exception(error)) + repr((error.args, vars(error)))
-        if KEY in text:
-            self.world.violate(f"P10: the key is in {error!r}")
+        if any(secret in text for secret in SECRETS):
+            self.world.violate(f"P10: a secret is in {error!r}")
         if not str(error).isprintable():
             self.world.violate(f"P16: there are control characters in {error!r}")
 

@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from math import inf
 from typing import Any, Final
 
-from attrs import define, field
+from attrs import define, evolve, field
 
 from agentjobs_async import AgentJob, AgentJobsSession
 from agentjobs_async.batch import BatchItem
-from tests.simulation.activities import PROJECTS, Batch, Calls
+from tests.simulation.activities import PROJECTS, Batch, Calls, extra_of
 from tests.simulation.ledger import Wait
 from tests.simulation.programs.run import Run
 
@@ -27,9 +27,10 @@ class SourceError(ValueError):
 def items_of(run: Run, batch: Batch, prefix: str, sender: str, kind: str) -> Any:
     """Return a source of a kind with the items of a batch."""
     projects = [run.named(one, sender) for one in PROJECTS[: batch.projects]]
-    items = [BatchItem(key, key, projects[at % batch.projects]) for at, key in enumerate(batch.keys(prefix))]
+    named = [(key, projects[at % batch.projects]) for at, key in enumerate(batch.keys(prefix))]
+    items = [BatchItem(key, key, project, extra=extra_of(key)) for key, project in named]
     if batch.shared_with is not None:
-        items = [BatchItem(one.key, one.prompt, run.program.project_of(one.prompt)) for one in items]
+        items = [evolve(one, project_id=run.program.project_of(one.prompt)) for one in items]
     return source_of(run, items, kind)
 
 

@@ -14,7 +14,7 @@ def broken_without_cause(world: World, ledger: Ledger) -> Iterator[str]:
     failed = [one for one in ledger.creates if one.outcome not in ends and one.sender not in ledger.closed]
     if not world.happened and (ledger.poll_failures or failed):
         yield "P18: something failed in a world without faults"
-    is_reachable = not any(fault.where in {"connection", "lookup", "time"} for fault in world.happened)
+    is_reachable = not any(fault.where in {"connection", "lookup", "time", "key"} for fault in world.happened)
     if is_reachable and any(one.outcome is CreateOutcome.NOT_SENT for one in failed):
         yield "P18: something was not sent, though the server could always be reached"
     if is_reachable and ledger.not_sent:

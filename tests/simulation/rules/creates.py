@@ -51,11 +51,13 @@ def _outcome(world: World, service: Service, create: Create, sent: list[Request]
     is_refused = isinstance(create.error, SessionClosedError) and create.hook_outcome is None  # before it began
     if create.ended < inf and create.hook_outcome is not (outcome if create.job is None else None) and not is_refused:
         yield f"P2: {prompt} is told as {outcome}, and a hook as {create.hook_outcome}"
-    if create.job is not None and agents != [create.job.id]:
+    is_honoured = not service.idempotency.forgotten.get(prompt, 0)
+    if create.job is not None and (agents != [create.job.id] if is_honoured else create.job.id not in agents):
         yield f"P2: {prompt} is told as created, {create.job.id}; its agents are {agents}"
     if outcome in {CreateOutcome.REJECTED, CreateOutcome.NOT_SENT} and agents:
         yield f"P2: {prompt} is told as {outcome}, and has {agents}"
-    if outcome is CreateOutcome.NOT_SENT and any(one.status != 429 for one in sent):
+    is_proof = all(one.status == 429 or one.is_not_forwarded or one.is_old_key for one in sent)
+    if outcome is CreateOutcome.NOT_SENT and not is_proof:
         yield f"P2: {prompt} is told as not sent, and was"
     is_lost = any(create.begun <= one <= create.ended and who == create.owner for one, who in world.network.lost)
     if outcome is CreateOutcome.UNKNOWN and not (

@@ -7,8 +7,9 @@ from attrs import define, field
 
 from agentjobs_async import AgentJob, JobRef
 from agentjobs_async.telemetry import Event, JobChanged, JobCreated, JobPolled, PollFailed, WaitEnded, WaitStarted
+from tests.simulation.documents import Job
 from tests.simulation.ledger import Ledger
-from tests.simulation.service import Job, Service
+from tests.simulation.service import Service
 from tests.simulation.world import EPOCH
 
 

@@ -51,7 +51,7 @@ def _limits(
         is_kept = is_single and not is_skewed(world)
         for one in [one for one in unknown if is_kept and not is_refused(one)]:
             settled = [moment for moment in ledger.settled.get(one.subject, []) if moment > one.left]
-            spans.append((one.left, min([one.heard + batch.unknown_for, *settled])))
+            spans.append((one.left, min([one.heard + batch.unknown_for, *settled, *_repeated(one, sent)])))
         for begun, until in pairwise([*ledger.runs.get(sender, []), inf]):
             # Each run begins with the active jobs of those before, but for what others have, and leave to it later.
             for (poller, job_id), found in polls.items():
@@ -63,6 +63,14 @@ def _limits(
         for one in sent:
             if (active := sum(begin <= one.left < end for begin, end in spans)) > max_active + more:
                 yield f"P3: {sender} sends {one.subject} with {active} active jobs, of {max_active + more}"
+
+
+def _repeated(doubted: Request, sent: list[Request]) -> Iterator[float]:
+    """Yield when a create was sent again with the key of one in doubt: both have one slot."""
+    key = doubted.idempotency_key
+    for one in sent:
+        if key is not None and one.idempotency_key == key and one.left > doubted.left:
+            yield one.left
 
 
 def _runs(requests: list[Request], ledger: Ledger) -> Iterator[str]:

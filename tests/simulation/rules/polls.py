@@ -72,7 +72,7 @@ def _paces(
             is_early = second.left - first.left < interval - SLACK and not world.stalled(first.left, second.left)
             # A `get_job` of one's own reads by the session's, which repeats a read whose reused connection broke.
             is_repeated = sender in ledger.own_get_job and not first.status
-            if is_early and not (is_first or is_last or is_repeated):
+            if is_early and not (is_first or is_last or is_repeated or second.is_again):
                 yield f"P6: {sender} polls {job_id} again after {second.left - first.left:g} s, not {interval:g}"
 
 
@@ -97,6 +97,8 @@ def _retry_afters(world: World, requests: list[Request], ledger: Ledger) -> Iter
             begun = (one.begun if one.kind == "create" else moment) - slack
             if one.kind == "create" and any(since <= run <= moment for run in ledger.runs.get(one.sender, [])):
                 continue  # a run knows nothing of what an earlier one was asked
+            if one.is_again and held == of_project:
+                continue  # it was under way before, with another key
             if since < begun and moment < end - 0.1:  # the head of an answer may come before the rest
                 yield f"P5: {held} at {moment:g}, {end - moment:g} s too early"
 
@@ -235,7 +237,7 @@ def _budgets(
         if (most := most_at_once([(one.left, one.heard) for one in some])) > program.in_flight:
             yield f"P18: {sender} has {most} polls under way, of {program.in_flight}"
         if program.per_second is not None and not is_late:
-            begun = sorted(one.left for one in some)
+            begun = sorted(one.left for one in some if not one.is_again)
             count = int(10.0 * program.per_second) + 3
             for first, last in zip(begun, begun[count - 1 :], strict=False):
                 if last - first < 10.0 - SLACK:

@@ -37,7 +37,7 @@ def is_unknown(create: Request) -> bool:
 
 def is_refused(create: Request) -> bool:
     """Return whether an answer proves that no agent was started."""
-    return 300 <= create.status < 500 and create.status not in {303, 408}
+    return create.is_not_forwarded or (300 <= create.status < 500 and create.status not in {303, 408})
 
 
 def is_skewed(world: World) -> bool:

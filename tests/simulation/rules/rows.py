@@ -7,10 +7,11 @@ from typing import Final
 
 from agentjobs_async.batch import JournalRow, State
 from tests.simulation.activities import Program
+from tests.simulation.documents import Job
 from tests.simulation.ledger import Ledger
 from tests.simulation.rules.requests import is_unknown
 from tests.simulation.rules.tries import was_withdrawn
-from tests.simulation.service import Job, Service
+from tests.simulation.service import Service
 from tests.simulation.tries import is_late
 from tests.simulation.world import World
 
@@ -33,7 +34,7 @@ def broken_by_rows(world: World, service: Service, ledger: Ledger, programs: tup
             yield from _row(row, service.jobs.get(row.job_id), ended)
         for prompt, ids in known.items():
             lost = set(service.agents.get(prompt, [])) - set(ids)
-            if len(lost) > ids.count("unknown"):
+            if len(lost) > ids.count("unknown") + service.idempotency.forgotten.get(prompt, 0):
                 yield f"P3: the job of {prompt} is lost: {lost}; its rows have {ids}"
         wanted = {key for number, one in enumerate(program.activities) for key in one.keys(program.prefix(number))}
         if missing := wanted - {row.key for row in rows}:

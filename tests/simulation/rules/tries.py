@@ -28,7 +28,8 @@ def broken_by_tries(service: Service, ledger: Ledger, programs: tuple[Program, .
     for program in programs:
         rows = ledger.rows.get(program.name, [])
         for prompt, tries in tries_by_key(rows).items():
-            yield from _agents(tries, len(service.agents.get(prompt, [])))
+            forgotten = service.idempotency.forgotten.get(prompt, 0)
+            yield from _agents(tries, len(service.agents.get(prompt, [])) - forgotten)
             yield from _sent(prompt, sent[prompt], ledger)
             abandoned = [act for act in ledger.acts_on(prompt, "abandon", "withdraw") if act.outcome == "done"]
             if abandoned and not any(row.state is State.ABANDONED for row in tries):
@@ -56,7 +57,9 @@ def _sent(prompt: str, sent: list[Request], ledger: Ledger) -> Iterator[str]:
     # The status of a refusal that was cut may have come.
     doubtful = [one for one in sent if one.is_good or (is_unknown(one) and not is_refused(one))]
     planned = sorted(act.begun for act in ledger.acts_on(prompt, *PLANS))
-    for number, one in enumerate(doubtful):
+    # What comes again under one key is one try.
+    firsts = {one.idempotency_key or str(number): one for number, one in reversed([*enumerate(doubtful)])}
+    for number, one in enumerate(sorted(firsts.values(), key=lambda request: request.left)):
         if number > sum(begun < one.left for begun in planned):
             yield f"Tries: {prompt} is sent by {one.sender} at {one.left:g} once more, though nobody planned it again"
     for act in ledger.acts_on(prompt, "abandon", "withdraw"):

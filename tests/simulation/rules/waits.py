@@ -13,9 +13,10 @@ from agentjobs_async import (
     SessionClosedError,
     WaitTimeoutError,
 )
+from tests.simulation.documents import DOCUMENTS
 from tests.simulation.ledger import Ledger, Wait
 from tests.simulation.rules.requests import SLACK, TRANSIENT, may_be_unread, polls_by_job
-from tests.simulation.service import DOCUMENTS, Request, Service
+from tests.simulation.service import Request, Service
 from tests.simulation.world import World
 
 _ANSWER_GRACE: Final = 60.0  # s
