@@ -55,7 +55,7 @@ if _typing.TYPE_CHECKING:  # imported at the first use, so that the command line
     from agentjobs_async.learning.history import History
     from agentjobs_async.learning.strategy import wait_learned
     from agentjobs_async.models import AgentJob, JobRef, JobSource, JobStatus
-    from agentjobs_async.policy import PollBudget, PollPolicy, RetryStrategy, WaitStrategy
+    from agentjobs_async.policy import DEFAULT_RETRY, PollBudget, PollPolicy, RetryStrategy, WaitStrategy
     from agentjobs_async.session import AgentJobsSession
     from agentjobs_async.telemetry.events import (
         CreateFailed,
@@ -77,6 +77,7 @@ if _typing.TYPE_CHECKING:  # imported at the first use, so that the command line
     from agentjobs_async.tracker import JobTracker
 
 __all__ = [
+    "DEFAULT_RETRY",
     "AgentJob",
     "AgentJobsError",
     "AgentJobsSession",
@@ -135,6 +136,7 @@ __all__ = [
 ]
 
 _MODULES: _typing.Final = {
+    "DEFAULT_RETRY": "policy",
     "AgentJob": "models",
     "AgentJobsError": "errors",
     "AgentJobsSession": "session",

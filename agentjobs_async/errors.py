@@ -1,7 +1,7 @@
 """Every error that this package raises.
 
-AgentJobsError                             .outcome: CreateOutcome | None, .ref: JobRef | None
-├─ InvalidInputError (ValueError)          before any I/O
+AgentJobsError                             .outcome: CreateOutcome | None, .ref: JobRef | None, .public_message: str
+├─ InvalidInputError (ValueError)          before any I/O                             .reason
 ├─ SessionClosedError (RuntimeError)       closed, another loop, a forked child
 ├─ NotSentError (ConnectionError)          no byte of the request left                .reason
 ├─ TransportError (ConnectionError)        broke after the first byte left
@@ -56,6 +56,7 @@ __all__ = [
 E = TypeVar("E", bound=BaseException)
 
 CreatePhase = Literal["request", "response"]
+InvalidInputReason = Literal["key_taken"]
 JournalReason = Literal["locked", "moved", "corrupt", "version", "full", "read_only", "io"]
 NotSentReason = Literal["dns", "refused", "tls", "certificate", "proxy", "timeout", "withheld", "key", "connect"]
 ProtocolReason = Literal[
@@ -76,8 +77,18 @@ class CreateOutcome(StrEnum):
     """An agent may have been started; the client can't know: look at the project before creating again."""
 
 
+_BAD_ANSWER: Final = "The agent service did not answer as expected."
+_REFUSED: Final = "The agent service refused the request."
+_UNAVAILABLE: Final = "Jobs cannot be handled at the moment. Try again."
+
+
 class AgentJobsError(Exception):
-    """The base of all errors of this package. The text is one line: which job, what happened, what to do."""
+    """The base of all errors of this package. The text is one line: which job, what happened, what to do.
+
+    Args:
+        args: The message.
+        public_message: What `public_message` is to be; `None` for that of the class.
+    """
 
     outcome: CreateOutcome | None = None
     """How the create that raised this ended; `None` when no create raised it."""
@@ -85,6 +96,17 @@ class AgentJobsError(Exception):
     """The job that was read or waited for; `None` when neither a read nor a wait raised this."""
     advice: str = ""
     """What to do about it; empty where the message says so itself."""
+    _public_message: str = "Something went wrong."
+
+    def __init__(self, *args: object, public_message: str | None = None) -> None:
+        super().__init__(*args)
+        if public_message is not None:
+            self._public_message = public_message
+
+    @property
+    def public_message(self) -> str:
+        """What to tell an end user, in English: no text of the service, no prompt, key, id or address is in it."""
+        return self._public_message
 
     @property
     def message(self) -> str:
@@ -102,11 +124,27 @@ class AgentJobsError(Exception):
 
 
 class InvalidInputError(AgentJobsError, ValueError):
-    """An argument or a setting is invalid. Raised before any I/O; the message says what is valid."""
+    """An argument or a setting is invalid. Raised before any I/O; the message says what is valid.
+
+    Attributes:
+        reason: `key_taken` where the key of an item or a durable job is that of another prompt, project or extra: of a
+            row of the journal, which was read to find that out, or of an earlier item of the same input. `None` for
+            everything else, such as a key that came twice with one and the same prompt.
+    """
+
+    _public_message = "The request is not valid."
+
+    def __init__(self, message: str, *, reason: InvalidInputReason | None = None) -> None:
+        super().__init__(message)
+        self.reason: InvalidInputReason | None = reason
+        if reason == "key_taken":
+            self._public_message = "Another job has this key already."
 
 
 class SessionClosedError(AgentJobsError, RuntimeError):
     """The session or tracker is closed, or belongs to another event loop or to the process that forked this one."""
+
+    _public_message = "The service is restarting. A job continues: wait for it again by its token."
 
 
 class NotSentError(AgentJobsError, ConnectionError):
@@ -120,20 +158,24 @@ class NotSentError(AgentJobsError, ConnectionError):
     """
 
     advice: str = "check base_url and the network, or try again"
+    _public_message = "The agent service cannot be reached. Try again."
 
     def __init__(self, message: str, reason: NotSentReason = "connect") -> None:
         super().__init__(message)
         self.reason: NotSentReason = reason
         if reason in {"withheld", "key"}:
             self.advice = ""  # neither the address nor the network is at fault
+            self._public_message = _UNAVAILABLE
         elif reason == "certificate":
             self.advice = "check the certificates of both sides"
+            self._public_message = "The agent service cannot be reached."  # nor at the next try
 
 
 class TransportError(AgentJobsError, ConnectionError):
     """The exchange failed after the first byte of the request left: it was reset, closed or timed out."""
 
     advice = "a read may be tried again"
+    _public_message = _BAD_ANSWER
 
 
 class CreateOutcomeUnknownError(AgentJobsError):
@@ -150,6 +192,7 @@ class CreateOutcomeUnknownError(AgentJobsError):
     """
 
     outcome: CreateOutcome | None = CreateOutcome.UNKNOWN
+    _public_message = "The job may have been started. Look for it before you start it again."
 
     def __init__(
         self,
@@ -176,6 +219,7 @@ class CreateOutcomeUnknownError(AgentJobsError):
 
 _PASSING_STATUSES: Final = frozenset({408, 425, 429})  # request timeout, too early, too many requests
 _UNAUTHORIZED: Final = 401
+_SERVICE_UNAVAILABLE: Final = 503
 _UNDER_WAY_STATUSES: Final = frozenset({409, 425})  # conflict, too early
 _LASTING_SERVER_STATUSES: Final = frozenset({501, 505})  # not implemented, HTTP version not supported
 _SERVER_STATUSES: Final = range(500, 600)
@@ -202,6 +246,8 @@ class ResponseError(AgentJobsError):
         excerpt: The beginning of the error text: one line of at most 2 KiB, the key masked.
     """
 
+    _public_message = _BAD_ANSWER
+
     def __init__(
         self, status: int, request_id: str | None = None, retry_after: float | None = None, excerpt: str = ""
     ) -> None:
@@ -215,35 +261,67 @@ class ResponseError(AgentJobsError):
         self.excerpt = excerpt
         self.advice: str = _ADVICE.get(status, self.advice)
 
+    @staticmethod
+    def of_status(
+        status: int, request_id: str | None = None, retry_after: float | None = None, excerpt: str = ""
+    ) -> "ResponseError":
+        """Return the error that a wait makes of a response: for a `get_job` of your own, which raises it.
+
+        Raises:
+            InvalidInputError: `status` is not from 300 to 599.
+        """
+        if status not in _ERROR_STATUSES:
+            raise InvalidInputError(f"status must be that of an error, from 300 to 599, not {status}")
+        kind = _BY_STATUS.get(status, ServerError if status in _SERVER_STATUSES else RejectedError)
+        return kind(status, request_id, retry_after, excerpt)
+
 
 class AuthError(ResponseError):
     """401 or 403: the key is wrong, or not allowed to do this."""
 
     advice = "check the API key and that it may use this project"
+    _public_message = _REFUSED
 
 
 class NotFoundError(ResponseError):
     """404 or 410: the job or project does not exist, or no longer exists."""
 
     advice = "check base_url, the paths, the project id and the job id (for a token, use JobRef.from_token)"
+    _public_message = "There is no such job or project."
 
 
 class RateLimitedError(ResponseError):
     """429: too many requests. Nothing was done."""
 
     advice = "nothing was done; ask again later"
+    _public_message = "Too many requests. Try again later."
 
 
 class RejectedError(ResponseError):
     """Any other 3xx or 4xx. A redirect is never followed; the excerpt names the origin of its target only."""
 
     advice = "the request was refused; the same request would be refused again"
+    _public_message = _REFUSED
 
 
 class ServerError(ResponseError):
     """5xx: the service, or a gateway before it, failed."""
 
     advice = "the service failed; a read may be tried again"
+
+    @property
+    def public_message(self) -> str:
+        """What to tell an end user; see `AgentJobsError`."""
+        return _UNAVAILABLE if is_busy(self) else self._public_message
+
+
+_ERROR_STATUSES: Final = range(300, 600)
+_BY_STATUS: Final[dict[int, type[ResponseError]]] = {
+    **dict.fromkeys((401, 403), AuthError),
+    **dict.fromkeys((404, 410), NotFoundError),
+    429: RateLimitedError,
+}
+"""Any other 3xx or 4xx is a `RejectedError`, a 5xx a `ServerError`."""
 
 
 class ProtocolError(AgentJobsError):
@@ -256,6 +334,7 @@ class ProtocolError(AgentJobsError):
     """
 
     advice = "check base_url and get_path, or your own get_job"
+    _public_message = _BAD_ANSWER
 
     def __init__(
         self, reason: ProtocolReason, detail: str, retry_after: float | None = None, excerpt: str = ""
@@ -281,6 +360,7 @@ class WaitTimeoutError(AgentJobsError, TimeoutError):
     __slots__ = ("elapsed", "last_error", "last_job", "polls", "ref")  # one object less for each of very many
 
     advice: str = "it continues remotely: wait for it again by its ref"
+    _public_message = "The job continues. Ask again later."
 
     def __init__(
         self, ref: "JobRef", last_job: "AgentJob | None", last_error: Exception | None, polls: int, elapsed: float
@@ -293,6 +373,11 @@ class WaitTimeoutError(AgentJobsError, TimeoutError):
         self.last_error: Exception | None = last_error
         self.polls: int = polls
         self.elapsed: float = elapsed
+
+    @property
+    def public_message(self) -> str:
+        """What to tell an end user; see `AgentJobsError`."""
+        return _NOT_SEEN if self.last_job is None else self._public_message
 
     @property
     def message(self) -> str:
@@ -314,7 +399,17 @@ class WaitTimeoutError(AgentJobsError, TimeoutError):
         return *how, state
 
 
+# Such a job may not exist: for a while, a 404 counts as "not visible yet".
+_NOT_SEEN: Final = "Nothing is known of the job yet. Ask again later."
 _AFTER_SILENCE: Final = "if it exists, it continues remotely: check its ids, and wait for it again by its ref"
+
+
+def is_busy(error: object) -> bool:
+    """Return whether the service failed for now: it refused a create for sure, or said by a 503 when to ask again."""
+    if not isinstance(error, ServerError):
+        return False
+    names_a_time = error.retry_after is not None and error.status == _SERVICE_UNAVAILABLE
+    return names_a_time or error.outcome is CreateOutcome.REJECTED
 
 
 def refuses_key(error: object) -> bool:
@@ -376,6 +471,7 @@ class JobFailedError(AgentJobsError):
     """
 
     advice = "the service's document may say why: job.raw"
+    _public_message = "The agent could not complete the job."
 
     def __init__(self, job: "AgentJob") -> None:
         super().__init__(f"the job {shown_name(job.project_id, job.id)} failed")
@@ -390,6 +486,8 @@ class JournalError(AgentJobsError):
             database.
         unrecorded: Jobs that were created and that could not be recorded: no other record of them exists.
     """
+
+    _public_message = _UNAVAILABLE
 
     def __init__(self, message: str, reason: JournalReason, unrecorded: "tuple[JobRef, ...]" = ()) -> None:
         super().__init__(message)

@@ -61,7 +61,27 @@ class _WaitByAge(wait_base):
 
 
 DEFAULT_WAIT: Final = _WaitByAge()
-DEFAULT_RETRY: Final = tenacity.retry_if_exception_type(OSError)  # includes TimeoutError
+_CONNECTION_FAULTS: Final = {
+    *(("aiohttp", "ClientConnectionError"), ("aiohttp", "ClientPayloadError"), ("httpx", "TransportError"))
+}
+"""Faults of a connection that are no `OSError`, by package and class: none of these packages is imported for them."""
+_LASTING_FAULTS: Final = {("httpx", "LocalProtocolError"), ("httpx", "UnsupportedProtocol")}
+"""What a program does wrong, though its class is one of those above."""
+
+
+def _is_connection_fault(error: BaseException) -> bool:
+    """Return whether an exception says that an exchange failed: not that there was an answer, or that none can be."""
+    kinds = {(kind.__module__.partition(".")[0], kind.__name__) for kind in type(error).__mro__}
+    if kinds & _LASTING_FAULTS:
+        return False
+    return isinstance(error, OSError) or bool(kinds & _CONNECTION_FAULTS)  # a TimeoutError is an OSError
+
+
+DEFAULT_RETRY: Final = tenacity.retry_if_exception(_is_connection_fault)
+"""Accepts each `OSError`, with `TimeoutError`, and what else aiohttp and httpx raise for a fault of the connection.
+
+It is the default of `PollPolicy.retry`. Join it to a strategy of your own by `|`.
+"""
 
 
 class PollHistory(Protocol):
@@ -281,7 +301,9 @@ class PollPolicy:
             9 s (from age 190 s on), with ±10 % jitter. A `wait_exception`, and a sum or chain with one in it, gets
             `tenacity.TryAgain` for a job that has not ended.
         retry: Any synchronous tenacity retry strategy. It decides which exceptions of your own get_job are transient;
-            the default is every `OSError`, which includes `TimeoutError`. An `InvalidInputError` never is.
+            an `InvalidInputError` never is. The default, `DEFAULT_RETRY`, accepts every `OSError`, which includes
+            `TimeoutError`, and the other connection faults of aiohttp and httpx; `DEFAULT_RETRY | strategy` accepts
+            more.
         not_found_grace: For how many seconds from the start of the first wait under way for the job, or from the last
             response that showed it, a 404 counts as "not visible yet"; 0 for not at all.
         max_bad_answers: How many unusable responses in a row end the waits for a job that no poll of theirs has shown;

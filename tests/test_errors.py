@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 from inspect import getdoc
 from typing import Any
 
+import pytest
+
 from agentjobs_async import errors
 from agentjobs_async._polling.reading import with_ref
 from agentjobs_async.errors import (
@@ -38,7 +40,9 @@ RESPONSES = [ResponseError, AuthError, NotFoundError, RateLimitedError, Rejected
 # Each error made by position, with the data that it must carry and keep.
 SAMPLES: list[tuple[AgentJobsError, dict[str, Any]]] = [
     (AgentJobsError("broke"), {"outcome": None}),
-    (InvalidInputError("timeout must be above 0"), {}),
+    (AgentJobsError("broke", public_message="It was given up."), {"public_message": "It was given up."}),
+    (InvalidInputError("timeout must be above 0"), {"reason": None}),
+    (InvalidInputError("of another prompt", reason="key_taken"), {"reason": "key_taken"}),
     (SessionClosedError("the session is closed"), {}),
     (NotSentError("refused"), {"reason": "connect"}),
     (NotSentError("no such name", "dns"), {"reason": "dns"}),
@@ -88,6 +92,59 @@ def test_keeps_its_data() -> None:
         error.outcome = own
 
     assert failures(check, *SAMPLES) == {}
+
+
+REFUSED_CREATE = ServerError(520)
+REFUSED_CREATE.outcome = CreateOutcome.REJECTED
+UNAVAILABLE = "Jobs cannot be handled at the moment. Try again."
+PUBLIC: list[tuple[AgentJobsError, str]] = [
+    (AgentJobsError("broke"), "Something went wrong."),
+    (AgentJobsError("broke", public_message="It was given up."), "It was given up."),
+    (InvalidInputError("s3cret is no key"), "The request is not valid."),
+    (InvalidInputError("'s3cret' is taken", reason="key_taken"), "Another job has this key already."),
+    (NotSentError("refused", "refused"), "The agent service cannot be reached. Try again."),
+    (NotSentError("not trusted", "certificate"), "The agent service cannot be reached."),
+    (NotSentError("api_key raised", "key"), UNAVAILABLE),
+    (NotSentError("before_send returned false", "withheld"), UNAVAILABLE),
+    (TransportError("reset"), "The agent service did not answer as expected."),
+    (ServerError(500), "The agent service did not answer as expected."),
+    (ServerError(503), "The agent service did not answer as expected."),
+    (ServerError(503, None, 30.0), UNAVAILABLE),
+    (REFUSED_CREATE, UNAVAILABLE),
+    (ProtocolError("not_json", "it is HTML"), "The agent service did not answer as expected."),
+    (AuthError(401, None, None, "s3cret"), "The agent service refused the request."),
+    (RejectedError(422), "The agent service refused the request."),
+    (RateLimitedError(429), "Too many requests. Try again later."),
+    (SessionClosedError("closed"), "The service is restarting. A job continues: wait for it again by its token."),
+    (NotFoundError(404), "There is no such job or project."),
+    (CreateOutcomeUnknownError("it broke"), "The job may have been started. Look for it before you start it again."),
+    (WaitTimeoutError(REF, JOB, None, 4, 1.5), "The job continues. Ask again later."),
+    (WaitTimeoutError(REF, None, None, 4, 1.5), "Nothing is known of the job yet. Ask again later."),
+    (JobFailedError(JOB), "The agent could not complete the job."),
+    (JournalError("in use", "locked"), UNAVAILABLE),
+]
+
+
+def test_public_message() -> None:
+    """What an end user is told follows from what happened, survives pickling, and is no text of the error's own."""
+
+    def check(error: AgentJobsError, told: str) -> None:
+        assert (error.public_message, pickled(error).public_message) == (told, told)
+
+    assert failures(check, *PUBLIC) == {}
+    assert [error for error, _ in SAMPLES if error.message in error.public_message or error.ref] == [
+        error for error, _ in SAMPLES if isinstance(error, WaitTimeoutError)
+    ]
+
+
+def test_public_message_of_own_subclass() -> None:
+    """A user's subclass tells what its base does, whatever arguments it has."""
+
+    class MineError(NotFoundError):
+        def __init__(self, name: str) -> None:
+            super().__init__(404, None, None, name)
+
+    assert MineError("s3cret").public_message == NotFoundError(404).public_message
 
 
 class Unpicklable(Exception):  # noqa: N818 - stands for a foreign exception of any name
@@ -162,6 +219,20 @@ def test_drawing_is_complete() -> None:
     for kind in kinds:
         builtin = [base.__name__ for base in kind.__bases__ if base.__module__ == "builtins" and base is not Exception]
         assert drawn[kind.__name__] == "".join(builtin)
+
+
+def test_error_of_a_status() -> None:
+    """A status has the class of error that a session makes of it; one that is no error's is refused."""
+    found = {
+        status: ResponseError.of_status(status, "r-1", 2.0, "no") for status in (301, 401, 403, 404, 410, 422, 429)
+    }
+    kinds = (RejectedError, AuthError, AuthError, NotFoundError, NotFoundError, RejectedError, RateLimitedError)
+    assert tuple(map(type, found.values())) == kinds
+    assert {type(ResponseError.of_status(status)) for status in (500, 503, 599)} == {ServerError}
+    assert str(found[404]) == str(NotFoundError(404, "r-1", 2.0, "no"))
+    for status in (200, 299, 600, 0):
+        with pytest.raises(InvalidInputError, match="from 300 to 599"):
+            ResponseError.of_status(status)
 
 
 def test_response_message() -> None:

@@ -2,16 +2,22 @@
 
 from functools import partial
 from math import inf, nan
-from typing import Any
+from types import ModuleType
+from typing import Any, cast
 
+import aiohttp
+import httpx
 import pytest
 import tenacity
+from aiohttp import client_exceptions
 from attrs.exceptions import FrozenInstanceError
 from tenacity.wait import wait_base
 
+from agentjobs_async._polling.wait_state import WaitState
 from agentjobs_async.errors import InvalidInputError
-from agentjobs_async.policy import PollBudget, PollPolicy
+from agentjobs_async.policy import DEFAULT_RETRY, PollBudget, PollPolicy, accepts
 from tests.past import POLICY
+from tests.polled import REF
 from tests.rows import failures
 
 BAD_COUNTS = [0, -1, 2.0, True, None, "5", nan]
@@ -105,3 +111,50 @@ def test_identity() -> None:
     for value, name in ((POLICY, "max_bad_answers"), (PollBudget(), "in_flight")):
         with pytest.raises(FrozenInstanceError):
             setattr(value, name, 1)
+
+
+def classes(*modules: ModuleType) -> list[type[Exception]]:
+    """Return the exceptions that modules of a client have."""
+    values = [value for module in modules for value in vars(module).values()]
+    return [kind for kind in values if isinstance(kind, type) and issubclass(kind, Exception)]
+
+
+def accepted(strategy: Any, *kinds: type[BaseException]) -> set[str]:
+    """Return the names of the classes of whose exceptions a retry strategy says that they are transient."""
+    history = WaitState(REF, None, 0.0)
+    return {kind.__name__ for kind in kinds if accepts(strategy, history, cast("Exception", kind.__new__(kind)), 1.0)}
+
+
+def test_connection_faults() -> None:
+    """By default, faults of a connection are transient, of aiohttp and httpx too; what a program or server says is not.
+
+    A user's own class counts as its bases do.
+    """
+
+    class OwnError(httpx.ReadError):
+        pass
+
+    of_aiohttp = {kind for kind in classes(client_exceptions) if kind.__module__.startswith("aiohttp")}
+    transient = {
+        *(kind for kind in of_aiohttp if issubclass(kind, aiohttp.ClientConnectionError)),
+        aiohttp.ClientPayloadError,
+    }
+    assert accepted(DEFAULT_RETRY, *of_aiohttp) == {kind.__name__ for kind in transient}
+    assert {"ClientResponseError", "ContentTypeError", "InvalidURL"} <= {
+        kind.__name__ for kind in of_aiohttp - transient
+    }
+    faults = "ConnectError ReadError WriteError CloseError RemoteProtocolError ProxyError PoolTimeout ReadTimeout"
+    bases = "TransportError NetworkError ProtocolError TimeoutException ConnectTimeout WriteTimeout"
+    assert accepted(DEFAULT_RETRY, *classes(httpx)) == {*faults.split(), *bases.split()}
+    builtin = (OSError, TimeoutError, ConnectionResetError, ValueError, LookupError, RuntimeError, OwnError)
+    assert accepted(DEFAULT_RETRY, *builtin) == {"OSError", "TimeoutError", "ConnectionResetError", "OwnError"}
+
+
+def test_more_than_the_default() -> None:
+    """The default is a strategy of tenacity that a user joins to another, or replaces as a whole."""
+    kinds = (LookupError, httpx.ReadError, ValueError)
+    assert PollPolicy().retry is DEFAULT_RETRY
+    lookups = tenacity.retry_if_exception_type(LookupError)
+    assert accepted(PollPolicy(retry=DEFAULT_RETRY | lookups).retry, *kinds) == {"LookupError", "ReadError"}
+    assert accepted(PollPolicy(retry=lookups | DEFAULT_RETRY).retry, *kinds) == {"LookupError", "ReadError"}
+    assert accepted(PollPolicy(retry=lookups).retry, *kinds) == {"LookupError"}

@@ -81,7 +81,7 @@ ROOMS: dict[str, set[str]] = {
         *("", "_extra", "_extras", "_loop", "_polling", "_validation", "batch", "errors", "telemetry"),
     },
     "engines": {"", "_extras", "_validation", "batch"},
-    "web": {"", "_loop", "_validation"},
+    "web": {"", "_loop", "_validation", "errors"},
     "report": {
         *("", "_deferred", "_extras", "_text", "_validation", "batch"),
         "web",  # the live page sends server-sent events
@@ -137,7 +137,7 @@ WITHIN_THE_PACKAGE = {
         "JournalReason",
         "NotSentReason",
         "ProtocolReason",
-        *("caused_by", "describe", "log_description", "log_text", "may_be_under_way", "may_pass"),
+        *("caused_by", "describe", "is_busy", "log_description", "log_text", "may_be_under_way", "may_pass"),
         "refuses_key",
     },
     "batch.states": {
@@ -280,7 +280,7 @@ def test_client_of_aiohttp() -> None:
 
 def test_public_names() -> None:
     """The package exports what the public face names, and nothing else, before and after the first use."""
-    assert agentjobs_async.__all__ == sorted(agentjobs_async.__all__)
+    assert agentjobs_async.__all__ == sorted(agentjobs_async.__all__, key=isort_style)
     submodules = {room_of(module) for module in FILES}
     public = {name for name in dir(agentjobs_async) if not name.startswith("_")} - submodules
     assert {name for name in public if not hasattr(agentjobs_async, name)} == set()
@@ -289,7 +289,7 @@ def test_public_names() -> None:
         *("AgentJob", "AgentJobsSession", "CreateOutcome", "Dialect", "Estimate", "Event", "GetJob", "History"),
         *("Hook", "HttpTimeouts", "JobRef", "JobSource", "JobStatus", "JobTracker", "LoggingHook"),
         *("OnCancel", "OnUpdate", "PollBudget", "PollPolicy", "RetryStrategy", "SpanHook", "TrackerStats"),
-        *("WaitResult", "WaitStrategy", "wait_for_job", "wait_learned"),
+        *("WaitResult", "WaitStrategy", "wait_for_job", "wait_learned", "DEFAULT_RETRY"),
         *("RunStarted", "RunEnded", "CreateStarted", "JobCreated", "CreateRetried", "CreateFailed"),
         *("JobPolled", "JobChanged", "PollFailed", "WaitStarted", "WaitEnded", "KeyRequested"),
         *loaded("errors").__all__,

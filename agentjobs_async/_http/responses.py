@@ -21,16 +21,11 @@ from agentjobs_async._text import one_line
 from agentjobs_async._validation import checked_id, is_web_link
 from agentjobs_async.errors import (
     AgentJobsError,
-    AuthError,
     CreateOutcome,
     CreateOutcomeUnknownError,
     InvalidInputError,
-    NotFoundError,
     ProtocolError,
-    RateLimitedError,
-    RejectedError,
     ResponseError,
-    ServerError,
 )
 from agentjobs_async.models import AgentJob, JobRef, JobSource, JobStatus, Seen
 
@@ -41,14 +36,6 @@ _EXCERPT_BYTES: Final = 65_536  # of a body: more than an excerpt shows, since m
 _REQUEST_ID_NAMES: Final = ("X-Request-Id", "Request-Id", "X-Correlation-Id")
 _WITHOUT_DOCUMENT: Final = frozenset({204, 205, 206})  # no content, no content, a part of the content
 _UNKNOWN_CREATES: Final = frozenset({303, 408})  # see other, request timeout: an agent may have been started
-
-_BY_STATUS: Final[dict[int, type[ResponseError]]] = {  # any other 3xx or 4xx is a RejectedError, a 5xx a ServerError
-    401: AuthError,
-    403: AuthError,
-    404: NotFoundError,
-    410: NotFoundError,
-    429: RateLimitedError,
-}
 
 
 class Headers(Protocol):
@@ -187,11 +174,10 @@ class ResponseDecoder:
         status, retry_after = response.status, _retry_after(response.headers)
         if not 300 <= status < 600:  # noqa: PLR2004 - the classes of HTTP itself
             return ProtocolError("unexpected_status", f"HTTP {status}", retry_after)
-        kind = _BY_STATUS.get(status, ServerError if status >= 500 else RejectedError)  # noqa: PLR2004 - as above
         excerpt = self._redirect(response.headers) if status < 400 else self._explanation(response)  # noqa: PLR2004 - as above
         named = next((name for name in map(response.headers.get, _REQUEST_ID_NAMES) if name), None)
         request_id = None if named is None else one_line(self.credentials.mask(named), _SHOWN_BYTES)
-        return kind(status, request_id, retry_after, one_line(self.credentials.mask(excerpt)))
+        return ResponseError.of_status(status, request_id, retry_after, one_line(self.credentials.mask(excerpt)))
 
     def _redirect(self, headers: Headers) -> str:
         """Return a text that names the origin of a redirect's target, and no more of it: the rest may hold secrets."""

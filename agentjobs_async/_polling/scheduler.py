@@ -215,16 +215,17 @@ class Scheduler:
                 due = min(due, max(job.not_before, now + _NOTIFY_EVERY_SECONDS))
         self._queue.put(job, due, now)
 
-    def notify(self, ref: JobRef) -> None:
-        """Poll the job once more, soon; after the answer where its poll is in flight. Untracked jobs are ignored."""
+    def notify(self, ref: JobRef) -> bool:
+        """Poll the job once more, soon; after the answer where its poll is in flight. Return whether it is tracked."""
         job, now = self._jobs.get(ref), self.loop.time()
         if job is None:
-            return
+            return False
         if job.place is Place.IN_FLIGHT:
             job.notify()
         else:
             self._queue.put_earlier(job, max(now, job.not_before + _NOTIFY_EVERY_SECONDS), now)
             self._workers.wake()
+        return True
 
     # Deadlines.
 

@@ -155,17 +155,19 @@ class Waits(Generic[JobLike]):
 
         return Updates(self, self._target(job), checked_timeout(timeout))
 
-    def notify(self, job: JobLike) -> None:
+    def notify(self, job: JobLike) -> bool:
         """Poll the job once, soon, however often this is called: for a webhook that reports a change.
 
-        It has no effect for a job that no caller waits for.
+        Returns:
+            Whether a wait here was told; false, without any effect, for a job that no caller waits for here: it has
+            ended, or another process waits for it.
 
         Raises:
             InvalidInputError: An argument is invalid.
             SessionClosedError: Closed, or bound to another event loop.
         """
         ref = ref_of(self._target(job))
-        self._scheduler().notify(ref)
+        return self._scheduler().notify(ref)
 
     def limit_polls(self, per_second: float | None) -> None:
         """Start at most `per_second` polls per second from now on; `None` for the limit of the budget alone.

@@ -14,6 +14,7 @@ from agentjobs_async import (
     ServerError,
     SessionClosedError,
 )
+from agentjobs_async.batch._store.rows import JournalRow
 
 _FIRST_PAUSE_SECONDS: Final = 1.0
 _LONGEST_PAUSE_SECONDS: Final = 60.0  # so that the end of an outage is noticed within a minute
@@ -93,6 +94,13 @@ NOT_SENT: Final = {Failure.INVALID, Failure.WITHHELD, Failure.NOT_SENT, Failure.
 def ends_the_run(error: Exception) -> bool:
     """Return whether every other item would meet the same error, however often it is tried."""
     return isinstance(error, SessionClosedError) or fault_of(error) is Fault.CONNECTION
+
+
+def abandonment(row: JournalRow, message: str) -> AgentJobsError:
+    """Return the error, of this message, of an item that a person withdrew before it was sent, or gave up."""
+    was_sent = row.sent_at is not None or row.job_id is not None
+    told = "The job was given up." if was_sent else "The job was withdrawn before it was started."
+    return AgentJobsError(message, public_message=told)
 
 
 def pause_after(failures: int) -> float:

@@ -7,6 +7,7 @@ from attrs import field, frozen
 
 from agentjobs_async import AgentJob, AgentJobsError, CreateOutcome, CreateOutcomeUnknownError, JobRef, ResponseError
 from agentjobs_async.batch import JournalRow, State
+from agentjobs_async.batch._failures import abandonment
 
 __all__ = ["DurableEntry", "abandoned_error", "end_of_row", "entry_of", "ref_of_row"]
 
@@ -46,7 +47,7 @@ def entry_of(row: JournalRow, job: AgentJob | None = None) -> DurableEntry:
 
 def abandoned_error(row: JournalRow) -> AgentJobsError:
     """Return the error of a call that waits for the create of a row which was abandoned meanwhile."""
-    error = AgentJobsError(f"{row.key!r:.200} was {row.error or State.ABANDONED}")
+    error = abandonment(row, f"{row.key!r:.200} was {row.error or State.ABANDONED}")
     error.ref = ref_of_row(row)
     return error
 
@@ -58,7 +59,15 @@ def end_of_row(row: JournalRow, ref: JobRef | None, refusal: ResponseError | Non
         return CreateOutcomeUnknownError(words, project_id=row.project_id, sent_at=row.sent_at)
     if ref is not None and row.error is None:
         return AgentJob(ref.job_id, ref.project_id, row.state.value, pr_link=row.pr_link)
-    error = refusal or AgentJobsError(row.error or f"the item is {row.state}")
+    error = refusal or _error_without_response(row)
     error.outcome = CreateOutcome.REJECTED if row.state is State.REJECTED else None
     error.ref = ref
     return error
+
+
+def _error_without_response(row: JournalRow) -> AgentJobsError:
+    message = row.error or f"the item is {row.state}"
+    if row.state is State.ABANDONED:
+        return abandonment(row, message)
+    told = "The job was refused, and not started." if row.state is State.REJECTED else None
+    return AgentJobsError(message, public_message=told)

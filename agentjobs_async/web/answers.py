@@ -1,6 +1,5 @@
 """What each error means to the end users of a web backend."""
 
-from http import HTTPStatus
 from math import ceil, isfinite
 from typing import Any, Final
 
@@ -9,7 +8,6 @@ from attrs import frozen
 from agentjobs_async import (
     AgentJobsError,
     AuthError,
-    CreateOutcome,
     CreateOutcomeUnknownError,
     InvalidInputError,
     JobFailedError,
@@ -25,6 +23,7 @@ from agentjobs_async import (
     TransportError,
     WaitTimeoutError,
 )
+from agentjobs_async.errors import is_busy
 
 __all__ = ["HttpAnswer", "http_answer"]
 
@@ -52,33 +51,24 @@ class _Meaning:
 
     status: int
     code: str
-    message: str
     retry: bool = False
 
 
-_FAILED: Final = _Meaning(500, "internal", "Something went wrong.")
-_BAD_ANSWER: Final = _Meaning(502, "service_failed", "The agent service did not answer as expected.")
-_REFUSED: Final = _Meaning(502, "service_refused", "The agent service refused the request.")
-_UNREACHABLE: Final = _Meaning(
-    503, "service_unreachable", "The agent service cannot be reached. Try again.", retry=True
-)
-_UNAVAILABLE: Final = _Meaning(503, "unavailable", "Jobs cannot be handled at the moment. Try again.", retry=True)
-
-_NOT_SEEN: Final = _Meaning(202, "not_ended", "Nothing is known of the job yet. Ask again later.")
+_FAILED: Final = _Meaning(500, "internal")
+_BAD_ANSWER: Final = _Meaning(502, "service_failed")
+_REFUSED: Final = _Meaning(502, "service_refused")
+_UNAVAILABLE: Final = _Meaning(503, "unavailable", retry=True)
+_KEY_TAKEN: Final = _Meaning(409, "key_taken")
 
 _MEANINGS: Final[dict[type[BaseException], _Meaning]] = {
-    InvalidInputError: _Meaning(400, "invalid_request", "The request is not valid."),
-    WaitTimeoutError: _Meaning(202, "not_ended", "The job continues. Ask again later."),
-    JobFailedError: _Meaning(200, "job_failed", "The agent could not complete the job."),
-    SessionClosedError: _Meaning(
-        503, "restarting", "The service is restarting. A job continues: wait for it again by its token.", retry=True
-    ),
-    NotFoundError: _Meaning(404, "not_found", "There is no such job or project."),
-    RateLimitedError: _Meaning(429, "too_many_requests", "Too many requests. Try again later.", retry=True),
-    NotSentError: _UNREACHABLE,
-    CreateOutcomeUnknownError: _Meaning(
-        502, "unknown", "The job may have been started. Look for it before you start it again."
-    ),
+    InvalidInputError: _Meaning(400, "invalid_request"),
+    WaitTimeoutError: _Meaning(202, "not_ended", retry=True),
+    JobFailedError: _Meaning(200, "job_failed"),
+    SessionClosedError: _Meaning(503, "restarting", retry=True),
+    NotFoundError: _Meaning(404, "not_found"),
+    RateLimitedError: _Meaning(429, "too_many_requests", retry=True),
+    NotSentError: _Meaning(503, "service_unreachable", retry=True),
+    CreateOutcomeUnknownError: _Meaning(502, "unknown"),
     TransportError: _BAD_ANSWER,
     ProtocolError: _BAD_ANSWER,
     ServerError: _BAD_ANSWER,
@@ -96,9 +86,10 @@ def http_answer(error: BaseException) -> HttpAnswer:
     ===========================  ======  ========================================================
     error                        status  `error` in the body
     ===========================  ======  ========================================================
-    `WaitTimeoutError`           202     `not_ended`; the last known state in `job`, or `null`
+    `WaitTimeoutError`           202     `not_ended`; the last known state in `job`, or `null`; a
+                                         Retry-After header
     `JobFailedError`             200     `job_failed`; the job in `job`: a failed job is a result
-    `InvalidInputError`          400     `invalid_request`
+    `InvalidInputError`          400     `invalid_request`; 409, `key_taken` if that is its reason
     `NotFoundError`              404     `not_found`
     `RateLimitedError`           429     `too_many_requests`; a Retry-After header
     `CreateOutcomeUnknownError`  502     `unknown`: an agent may have been started
@@ -109,34 +100,40 @@ def http_answer(error: BaseException) -> HttpAnswer:
     `ServerError`                502     `service_failed`; 503, `unavailable` and a Retry-After header
                                          if it refused a create, or was a 503 with a Retry-After
     `ResponseError`              502     `service_failed`
-    `NotSentError`               503     `service_unreachable`; a Retry-After header
+    `NotSentError`               503     `service_unreachable`; `unavailable` if its reason is `key` or
+                                         `withheld`; a Retry-After header
     `SessionClosedError`         503     `restarting`; a Retry-After header
     `JournalError`               503     `unavailable`; a Retry-After header
     `AgentJobsError`             500     `internal`; so is any error that is not listed
     ===========================  ======  ========================================================
 
-    The body has the keys `error` and `message`; `outcome` if a create raised the error; and `job`, as by `to_dict`,
-    where the table says so. No text of the error itself is in it: no advice for operators, no address, no key. A
-    subclass of your own means what its base does. Retry-After holds whole seconds: the service's own, or 5.
+    The body has the keys `error` and `message`, which is the error's `public_message`; `outcome` if a create raised the
+    error; and `job`, as by `to_dict`, where the table says so. No other text of the error is in it: no advice for
+    operators, no address, no key. A subclass of your own means what its base does. Retry-After holds whole seconds: the
+    service's own, or 5. After a wait that timed out it is 5: the next one takes up where that ended.
     """
-    meaning = next((_MEANINGS[kind] for kind in type(error).__mro__ if kind in _MEANINGS), _FAILED)
-    if isinstance(error, WaitTimeoutError) and error.last_job is None:
-        meaning = _NOT_SEEN  # it may not exist: for a while, a 404 counts as "not visible yet"
-    retry_after = getattr(error, "retry_after", None)
-    if isinstance(error, ServerError):
-        busy = retry_after is not None and error.status == HTTPStatus.SERVICE_UNAVAILABLE
-        meaning = _UNAVAILABLE if busy or error.outcome is CreateOutcome.REJECTED else meaning
-    body: dict[str, Any] = {"error": meaning.code, "message": meaning.message}
+    meaning = _meaning_of(error)
+    message = error.public_message if isinstance(error, AgentJobsError) else AgentJobsError().public_message
+    body: dict[str, Any] = {"error": meaning.code, "message": message}
     if isinstance(error, AgentJobsError) and error.outcome is not None:
         body["outcome"] = str(error.outcome)
     if isinstance(error, WaitTimeoutError):
         body["job"] = None if error.last_job is None else error.last_job.to_dict()
     elif isinstance(error, JobFailedError):
         body["job"] = error.job.to_dict()
-    return HttpAnswer(meaning.status, body, _headers(retry_after) if meaning.retry else {})
+    return HttpAnswer(meaning.status, body, _headers(error) if meaning.retry else {})
 
 
-def _headers(seconds: float | None) -> dict[str, str]:
+def _meaning_of(error: BaseException) -> _Meaning:
+    if isinstance(error, InvalidInputError) and error.reason == "key_taken":
+        return _KEY_TAKEN
+    if is_busy(error) or (isinstance(error, NotSentError) and error.reason in {"withheld", "key"}):
+        return _UNAVAILABLE
+    return next((_MEANINGS[kind] for kind in type(error).__mro__ if kind in _MEANINGS), _FAILED)
+
+
+def _headers(error: BaseException) -> dict[str, str]:
+    seconds = error.retry_after if isinstance(error, ResponseError) else None
     if seconds is None or not isfinite(seconds):
         return {"Retry-After": str(_RETRY_SECONDS)}
     return {"Retry-After": str(max(ceil(seconds), 1))}

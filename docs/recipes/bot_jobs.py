@@ -4,7 +4,7 @@ import os
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
-from agentjobs_async import AgentJob, AgentJobsError, AgentJobsSession
+from agentjobs_async import AgentJob, AgentJobsError, AgentJobsSession, InvalidInputError
 from agentjobs_async.batch import Journal, State, Where
 from agentjobs_async.durable import DurableEntry, DurableJobs
 
@@ -44,7 +44,9 @@ async def opened(send: Callable[[dict, str], Awaitable[None]]) -> AsyncGenerator
                 case _:  # once planned, the job is started, and its end sent, whatever ends the bot
                     await jobs.submit(key, text, context=origin, wait_for_create=False)
         except AgentJobsError as error:
-            return f"{key}: {error}. Look at /jobs before you ask again."
+            # What they wrote is wrong, and the error says how; of anything else they are told what anybody may know.
+            what = error if isinstance(error, InvalidInputError) else error.public_message
+            return f"{key}: {what}\nLook at /jobs before you ask again."
         return f"{key} is noted, and its end will be told."
 
     session, journal = AgentJobsSession(), Journal.open(os.environ.get("JOURNAL", "bot.db"))

@@ -230,6 +230,8 @@ async def test_an_item_withdrawn_before_its_claim_takes_no_part_of_a_rate(
     async with asyncio.timeout(100):
         results = await run(session, items(2), virtual_journal, max_sending=1, create_rate=Rate(1, per=1000))
     assert outcomes(results) == {"k0": "abandoned", "k1": "completed"}
+    told = [result.error.public_message for result in results if isinstance(result.error, AgentJobsError)]
+    assert told == ["The job was withdrawn before it was started."]
     assert session.agents == {"p1": 1}
 
 

@@ -1,3 +1,5 @@
+import re
+
 import pytest
 
 import agentjobs_async
@@ -5,6 +7,7 @@ from agentjobs_async import AgentJob, AgentJobsError
 from agentjobs_async.testing import Emulator
 from tests.docs.samples import run_page
 from tests.test_docs import ROOT, table_below
+from tests.test_errors import PUBLIC
 
 
 async def test_create(emulator: Emulator, capsys: pytest.CaptureFixture[str]) -> None:
@@ -27,3 +30,14 @@ def test_table() -> None:
     bases = {base for kind in errors for base in kind.__mro__[1:]}
     leaves = {kind.__name__ for kind in errors - bases}
     assert {row[0].strip("`") for row in table_below(ROOT / "docs" / "errors.md", "Errors")} == leaves
+
+
+def test_public_messages() -> None:
+    """The page has each text that an end user may be told beside the error whose it is, and no other text."""
+    rows = table_below(ROOT / "docs" / "errors.md", "What to tell people")
+    assert {row[1] for row in rows} == {told for _, told in PUBLIC if told != "It was given up."}
+    kind, shown = "", set()
+    for named, told in rows:
+        kind = named if not named.startswith("…") else f"{kind} {named}"
+        shown |= {(name, told) for name in re.findall(r"`(\w+Error)`", kind)}
+    assert {(type(error).__name__, told) for error, told in PUBLIC if told != "It was given up."} - shown == set()

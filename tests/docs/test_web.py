@@ -1,3 +1,4 @@
+import json
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -8,9 +9,9 @@ import pytest
 from aiohttp import ClientSession, web
 from aiohttp.test_utils import TestServer, make_mocked_request
 
-from agentjobs_async import JobRef, SessionClosedError, WaitTimeoutError
+from agentjobs_async import AgentJob, JobRef, SessionClosedError, WaitTimeoutError
 from agentjobs_async.testing import Emulator, JobScript
-from tests.docs.samples import run_page
+from tests.docs.samples import blocks, run_page
 from tests.until import until
 
 
@@ -103,10 +104,16 @@ async def test_answer_to_a_long_wait() -> None:
     """The middleware answers 202 again to a wait that did not end in time."""
 
     async def handler(_request: object) -> web.Response:
-        raise WaitTimeoutError(JobRef("docs", "job_1"), None, None, 1, 25.0)
+        raise WaitTimeoutError(JobRef("docs", "job_1"), AgentJob("job_1", "docs", "active"), None, 1, 25.0)
 
     response = await run_page("web")["answered"](make_mocked_request("GET", "/jobs"), handler)
     assert response.status == web.HTTPAccepted.status_code
+    assert isinstance(response, web.Response)
+    assert response.text is not None
+    (shown,) = blocks("web", "http")
+    head, _, body = shown.partition("\n\n")
+    assert head.splitlines()[1:] == [f"{name}: {response.headers[name]}" for name in ("Content-Type", "Retry-After")]
+    assert json.loads(response.text) == json.loads(body)
 
 
 async def test_recording_one_s_own_way(emulator: Emulator) -> None:

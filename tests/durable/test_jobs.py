@@ -233,8 +233,9 @@ async def test_abandoned_before_it_is_sent(journal: Journal, listener: Listener,
             with pytest.raises(InvalidInputError, match="'k' is planned: withdraw it by abandon"):
                 await jobs.unfollow("k")
             await (jobs if by == "jobs" else journal).abandon("k")
-            with pytest.raises(AgentJobsError, match=r"^'k' was abandoned while planned$"):
+            with pytest.raises(AgentJobsError, match=r"^'k' was abandoned while planned$") as raised:
                 await waiting
+            assert raised.value.public_message == "The job was withdrawn before it was started."
             await listener.ends(1)
             entry = await jobs.submit("k", "Hello")
             assert (entry.state, entry.ref, entry.error) == ("abandoned", None, "abandoned while planned")

@@ -181,8 +181,8 @@ WATCHING: Final = (
     Mutant(
         "an-unknown-create-to-be-retried",
         "web/answers.py",
-        '502, "unknown", "The job may have been started. Look for it before you start it again."',
-        '502, "unknown", "The job may have been started. Look for it before you start it again.", retry=True',
+        'CreateOutcomeUnknownError: _Meaning(502, "unknown")',
+        'CreateOutcomeUnknownError: _Meaning(502, "unknown", retry=True)',
         "A browser's client is asked to repeat a create that may have started an agent.",
     ),
     Mutant(

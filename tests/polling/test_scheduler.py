@@ -303,8 +303,7 @@ async def test_notify() -> None:
         async with JobTracker(get_job, policy=every(60)) as tracker:
             wait = tracker.watch(REF, timeout=None)
             await asyncio.sleep(10)
-            for _ in range(times):
-                tracker.notify(REF)
+            assert [tracker.notify(REF) for _ in range(times)] == [True] * times
             await asyncio.sleep(100)
             wait.cancel()
         assert get_job.at() == pytest.approx([0, 10, 70], abs=0.02)
@@ -318,9 +317,9 @@ async def test_notify_in_flight() -> None:
     async with JobTracker(get_job, policy=every(60)) as tracker:
         wait = tracker.watch(REF)
         await asyncio.sleep(1)
-        for _ in range(5):
-            tracker.notify(ACTIVE)
+        assert [tracker.notify(ACTIVE) for _ in range(5)] == [True] * 5
         await wait
+        assert not tracker.notify(ACTIVE)  # it has ended
     assert get_job.at() == pytest.approx([0, 2], abs=0.3)
 
 
@@ -341,12 +340,11 @@ async def test_notify_storm() -> None:
 
 
 async def test_notify_of_others() -> None:
-    """`notify` does nothing for a job without waits, or one that is to be polled soon anyway."""
+    """`notify` does nothing for a job without waits, which it says, or one that is to be polled soon anyway."""
     get_job = Polled(latency=1)
     async with JobTracker(get_job, policy=every(2), budget=PollBudget(in_flight=1)) as tracker:
         waits = [tracker.watch(ref) for ref in refs(2)]
-        for ref in [REF, *refs(3)]:
-            tracker.notify(ref)
+        assert [tracker.notify(ref) for ref in [REF, *refs(3)]] == [True, True, True, False]
         with pytest.raises(InvalidInputError, match="job must be"):
             tracker.notify("job_1")  # type: ignore[arg-type]  # refused at run time, too
         assert tracker.stats().jobs == 2
@@ -354,6 +352,7 @@ async def test_notify_of_others() -> None:
         assert get_job.asked == [(0, "job_0"), (1, "job_1")]
         for wait in waits:
             wait.cancel()
+        assert [tracker.notify(ref) for ref in refs(2)] == [False, False]
     assert get_job.at("job_2") == []
 
 

@@ -13,6 +13,7 @@ from aiohttp import web
 from tenacity.wait import wait_base
 
 from agentjobs_async import (
+    DEFAULT_RETRY,
     AgentJob,
     AgentJobsError,
     AgentJobsSession,
@@ -111,7 +112,8 @@ async def many(tracker: JobTracker, session: AgentJobsSession, jobs: list[AgentJ
     assert_type(await future, AgentJob)
     assert_type(await tracker.wait_for_job(jobs[0].ref, timeout=None), AgentJob)
     assert_type(session.stats(), TrackerStats)
-    session.notify(JobRef.from_token("docs~.job_1"))
+    assert_type(session.notify(JobRef.from_token("docs~.job_1")), bool)
+    assert_type(tracker.notify(jobs[0]), bool)
 
 
 async def every_kind_of_target(session: AgentJobsSession, job: AgentJob, ref: JobRef) -> None:
@@ -129,7 +131,7 @@ def every_setting(context: ssl.SSLContext, read: GetJob, hook: Hook) -> AgentJob
         get_job=read,
         policy=PollPolicy(
             wait=tenacity.wait_exponential(max=60) + tenacity.wait_random(0, 1),
-            retry=tenacity.retry_if_exception_type((OSError, TimeoutError)),
+            retry=DEFAULT_RETRY | tenacity.retry_if_exception_type(LookupError),
             not_found_grace=30,
             max_bad_answers=5,
             answer_grace=60,

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from inspect import getdoc
 from math import inf
 
@@ -37,8 +37,10 @@ def test_every_error_is_documented() -> None:
 def test_answers_are_as_documented() -> None:
     """Each error is answered with the status and code of the table, as JSON."""
 
-    def check(error: AgentJobsError, _data: object) -> None:
+    def check(error: AgentJobsError, data: Mapping[str, object]) -> None:
         answer = http_answer(error)
+        if data.get("reason") == "key_taken":  # which `test_reasons` checks
+            return
         assert (answer.status, answer.body["error"]) == documented()[type(error).__name__]
         assert json.loads(json.dumps(answer.body)) == answer.body
 
@@ -57,14 +59,28 @@ def test_no_text_gets_out() -> None:
     def check(kind: type[AgentJobsError]) -> None:
         error = kind.__new__(kind)
         vars(error).update(last_job=JOB, last_error=ValueError(SECRET), job=JOB, ref=ref, advice=SECRET)
+        vars(error).update(excerpt=SECRET, reason=SECRET, status=503, retry_after=None)
         if isinstance(error, WaitTimeoutError):
             error.last_job = JOB
         error.args = (SECRET,)
         answer = http_answer(error)
         assert SECRET not in json.dumps([answer.body, answer.headers])
         assert "project before" not in answer.body["message"]
+        assert answer.body["message"] == error.public_message
 
     assert failures(check, *kinds()) == {}
+
+
+def test_reasons() -> None:
+    """A key that is taken is a conflict; a create that no key or no leave was got for is no fault of the network."""
+    taken = http_answer(errors.InvalidInputError(SECRET, reason="key_taken"))
+    assert (taken.status, taken.body) == (
+        409,
+        {"error": "key_taken", "message": "Another job has this key already."},
+    )
+    not_sent = (NotSentError(SECRET, "key"), NotSentError(SECRET, "withheld"), NotSentError(SECRET, "certificate"))
+    codes = [http_answer(error).body["error"] for error in not_sent]
+    assert codes == ["unavailable", "unavailable", "service_unreachable"]
 
 
 def test_foreign_errors_are_internal() -> None:
@@ -95,7 +111,11 @@ def test_last_known_state() -> None:
 
 
 def test_retry_after() -> None:
-    """Whole seconds, never earlier than the service asked for; 5 where it named no time. A refused create can retry."""
+    """Whole seconds, never earlier than the service asked for; 5 where it named no time. A refused create can retry.
+
+    So can a wait that timed out.
+    """
+    assert http_answer(WaitTimeoutError(JobRef("docs", "job_1"), JOB, None, 3, 25.0)).headers == {"Retry-After": "5"}
     assert http_answer(RateLimitedError(429, None, 7.2)).headers == {"Retry-After": "8"}
     assert http_answer(RateLimitedError(429, None, 0.0)).headers == {"Retry-After": "1"}
     assert http_answer(RateLimitedError(429)).headers == {"Retry-After": "5"}

@@ -11,7 +11,7 @@ from agentjobs_async import (
     AgentJobsError,
     JobRef,
 )
-from agentjobs_async.batch._failures import NOT_SENT, Failure, classify, pause_after
+from agentjobs_async.batch._failures import NOT_SENT, Failure, abandonment, classify, pause_after
 from agentjobs_async.batch._run.context import Phase, RunningItem
 from agentjobs_async.batch._run.create_gate import Reason
 from agentjobs_async.batch._run.create_gates import Permit
@@ -437,7 +437,7 @@ class ItemCreate:
 
     def _end_abandoned(self) -> Ended:
         self.item.set_state(State.ABANDONED)
-        return self._end(Outcome.ABANDONED, AgentJobsError(self.item.row.error or "abandoned"))
+        return self._end(Outcome.ABANDONED, abandonment(self.item.row, self.item.row.error or "abandoned"))
 
     def _end(self, outcome: Outcome, error: Exception) -> Ended:
         return Ended(self.item.result(outcome, error))
