@@ -1,6 +1,6 @@
 """Every error that this package raises.
 
-AgentJobsError                             .outcome: CreateOutcome | None, .ref: JobRef | None, .public_message: str
+AgentJobsError                             .outcome: CreateOutcome | 'abandoned' | None, .ref, .public_message
 ├─ InvalidInputError (ValueError)          before any I/O                             .reason
 ├─ SessionClosedError (RuntimeError)       closed, another loop, a forked child
 ├─ NotSentError (ConnectionError)          no byte of the request left                .reason
@@ -14,7 +14,7 @@ AgentJobsError                             .outcome: CreateOutcome | None, .ref:
 │  └─ ServerError                          5xx
 ├─ ProtocolError                           the response can't be read as a job        .reason .retry_after
 ├─ WaitTimeoutError (TimeoutError)         .last_job .last_error .polls .elapsed
-├─ JobFailedError                          .job; only by AgentJob.raise_for_status()
+├─ JobFailedError                          .job; by AgentJob.raise_for_status(), and of a failed BatchResult
 └─ JournalError                            locked, corrupt, version, full, …          .reason .unrecorded
 """
 
@@ -90,16 +90,20 @@ class AgentJobsError(Exception):
         public_message: What `public_message` is to be; `None` for that of the class.
     """
 
-    outcome: CreateOutcome | None = None
-    """How the create that raised this ended; `None` when no create raised it."""
+    outcome: CreateOutcome | Literal["abandoned"] | None = None
+    """How the create that raised this ended; `abandoned` where a person withdrew the job or gave it up; else `None`."""
     ref: "JobRef | None" = None
     """The job that was read or waited for; `None` when neither a read nor a wait raised this."""
     advice: str = ""
     """What to do about it; empty where the message says so itself."""
     _public_message: str = "Something went wrong."
 
-    def __init__(self, *args: object, public_message: str | None = None) -> None:
+    def __init__(
+        self, *args: object, public_message: str | None = None, outcome: Literal["abandoned"] | None = None
+    ) -> None:
         super().__init__(*args)
+        if outcome is not None:
+            self.outcome = outcome
         if public_message is not None:
             self._public_message = public_message
 
@@ -127,9 +131,8 @@ class InvalidInputError(AgentJobsError, ValueError):
     """An argument or a setting is invalid. Raised before any I/O; the message says what is valid.
 
     Attributes:
-        reason: `key_taken` where the key of an item or a durable job is that of another prompt, project or extra: of a
-            row of the journal, which was read to find that out, or of an earlier item of the same input. `None` for
-            everything else, such as a key that came twice with one and the same prompt.
+        reason: `key_taken` where a key is that of another prompt, project or extra, in the journal or the same input;
+            `None` for everything else.
     """
 
     _public_message = "The request is not valid."
@@ -268,10 +271,13 @@ class ResponseError(AgentJobsError):
         """Return the error that a wait makes of a response: for a `get_job` of your own, which raises it.
 
         Raises:
-            InvalidInputError: `status` is not from 300 to 599.
+            InvalidInputError: `status` is not from 300 to 599, or `retry_after` is no number of at least 0.
         """
         if status not in _ERROR_STATUSES:
             raise InvalidInputError(f"status must be that of an error, from 300 to 599, not {status}")
+        wish: object = retry_after  # a header's text is no number, and may be a date
+        if wish is not None and not (isinstance(wish, int | float) and wish >= 0):
+            raise InvalidInputError(f"retry_after must be seconds, a number of at least 0, not {wish!r:.100}")
         kind = _BY_STATUS.get(status, ServerError if status in _SERVER_STATUSES else RejectedError)
         return kind(status, request_id, retry_after, excerpt)
 
@@ -429,10 +435,7 @@ def caused_by(error: E, cause: BaseException | None) -> E:
 
 
 def describe(error: BaseException | None, max_bytes: int = 2048) -> str:
-    """Return the text of an error as one line: ours without job and advice, a foreign one after its type's name.
-
-    At most `max_bytes` of a foreign text are shown.
-    """
+    """Return an error as one line of text: ours without job and advice, others with their type, up to `max_bytes`."""
     if isinstance(error, AgentJobsError):
         return error.message
     return f"{type(error).__name__}: {error_text(error, max_bytes)}"
@@ -464,7 +467,9 @@ def _survives_pickling(value: object) -> bool:
 
 
 class JobFailedError(AgentJobsError):
-    """The job's status is failed: the agent met an unrecoverable error. Raised by `AgentJob.raise_for_status()` only.
+    """The job's status is failed: the agent met an unrecoverable error.
+
+    Raised by `AgentJob.raise_for_status()` only; the `BatchResult` of such a job has it as its `error`.
 
     Attributes:
         job: The failed job.

@@ -71,7 +71,7 @@ _LASTING_FAULTS: Final = {("httpx", "LocalProtocolError"), ("httpx", "Unsupporte
 
 def _is_connection_fault(error: BaseException) -> bool:
     """Return whether an exception says that an exchange failed: not that there was an answer, or that none can be."""
-    kinds = {(kind.__module__.partition(".")[0], kind.__name__) for kind in type(error).__mro__}
+    kinds = {(str(kind.__module__).partition(".")[0], kind.__name__) for kind in type(error).__mro__}
     if kinds & _LASTING_FAULTS:
         return False
     return isinstance(error, OSError) or bool(kinds & _CONNECTION_FAULTS)  # a TimeoutError is an OSError

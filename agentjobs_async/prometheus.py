@@ -53,10 +53,11 @@ class PrometheusHook:
             self._registry.unregister(self._metrics)
 
     def observe(self, source: object) -> None:
-        """Also export the statistics of a session, a tracker or a running batch, as of when they are read.
+        """Also export the statistics of a session, a tracker, a batch, a worker or durable jobs, as they are when read.
 
         Args:
-            source: An `AgentJobsSession`, a `JobTracker`, or what `run_batch` returned. It is not kept alive.
+            source: An `AgentJobsSession`, a `JobTracker`, what `run_batch` returned, a `BatchWorker`, or `DurableJobs`.
+                It is not kept alive.
 
         Raises:
             InvalidInputError: `source` is none of them.

@@ -1,6 +1,7 @@
 """The tree of errors, and what each carries, says and keeps through pickling."""
 
 import copy
+import math
 import pickle
 import re
 from datetime import UTC, datetime
@@ -233,6 +234,11 @@ def test_error_of_a_status() -> None:
     for status in (200, 299, 600, 0):
         with pytest.raises(InvalidInputError, match="from 300 to 599"):
             ResponseError.of_status(status)
+    wrong: list[Any] = ["7", "Wed, 21 Oct 2015 07:28:00 GMT", -1, math.nan, ()]  # headers as they are, among them
+    for wish in wrong:
+        with pytest.raises(InvalidInputError, match="retry_after must be seconds"):
+            ResponseError.of_status(429, retry_after=wish)
+    assert ResponseError.of_status(429, retry_after=0).retry_after == 0
 
 
 def test_response_message() -> None:

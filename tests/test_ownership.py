@@ -12,7 +12,7 @@ CALLABLES_OF_CONSTRUCTORS = {
     "_http.progress: before_send",  # the user's
     "batch._run.records: mask",
     "batch._store.opened: clock",
-    "batch._store.rows: page",
+    "batch._store.rows: pages",
     "batch._store.store: clock",
     "batch.worker: on_result",
     "durable._callback: function",

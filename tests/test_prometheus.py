@@ -75,6 +75,7 @@ async def test_items_of_a_batch(tmp_path: Path) -> None:
             found = lines(registry)
     assert 'agentjobs_batch_items{state="completed"} 1.0' in found
     assert 'agentjobs_batch_items{state="waiting"} 0.0' in found
+    assert {"agentjobs_items_planned 0.0", "agentjobs_items_unknown 0.0", "agentjobs_items_held 0.0"} <= set(found)
 
 
 async def test_projects() -> None:

@@ -78,7 +78,7 @@ ROOMS: dict[str, set[str]] = {
         "telemetry",
     },
     "durable": {  # a followed job is a wait
-        *("", "_extra", "_extras", "_loop", "_polling", "_validation", "batch", "errors", "telemetry"),
+        *("", "_extras", "_loop", "_polling", "_validation", "batch", "errors", "telemetry"),
     },
     "engines": {"", "_extras", "_validation", "batch"},
     "web": {"", "_loop", "_validation", "errors"},
@@ -118,7 +118,7 @@ IMPORTERS = {
     "filelock": {"batch._database.file_lock"},
     "multidict": {"testing"},  # the headers that a handler gets are made of it
     "procrastinate": {"engines"},
-    "psycopg": {"engines"},  # the errors that the queue's connections raise; the journal's are SQLAlchemy's
+    "psycopg": {"engines", "batch._database.listening"},  # the queue's errors, notifications; the rest is SQLAlchemy's
     "click": {"cli"},
     "jinja2": {"report.html"},  # imported when a page is written: the other formats need no extra
     "platformdirs": {"cli._input.own_journals"},
@@ -141,8 +141,8 @@ WITHIN_THE_PACKAGE = {
         "refuses_key",
     },
     "batch.states": {
-        *("ABANDON", "CORRECT", "CREATED", "CREATED_BY_KEY", "DOUBT", "END", "GONE", "NOTE", "REJECT", "RELEASE"),
-        *("RETRY", "SEND_AGAIN", "SETTLE", "UNSENT"),
+        *("ABANDON", "CORRECT", "CREATED", "CREATED_BY_KEY", "DOUBT", "END", "GONE", "HOLD", "NOTE", "REJECT"),
+        *("RELEASE", "RETRY", "SEND_AGAIN", "SETTLE", "UNSENT"),
     },
     "models": {"Seen", "TERMINAL", "with_label"},
     "session": {"EMULATOR"},

@@ -173,7 +173,7 @@ class Create:
         if result is None:
             result = self._created or self._interrupted(scope)
         if isinstance(result, AgentJobsError):
-            self._report(result.outcome or CreateOutcome.UNKNOWN, result)
+            self._report(CreateOutcome(result.outcome or CreateOutcome.UNKNOWN), result)
             return result
         return self._report_created(result, shutdown)
 

@@ -97,10 +97,10 @@ def ends_the_run(error: Exception) -> bool:
 
 
 def abandonment(row: JournalRow, message: str) -> AgentJobsError:
-    """Return the error, of this message, of an item that a person withdrew before it was sent, or gave up."""
+    """Return the error, of this message and the outcome `abandoned`, of an item that was withdrawn or given up."""
     was_sent = row.sent_at is not None or row.job_id is not None
     told = "The job was given up." if was_sent else "The job was withdrawn before it was started."
-    return AgentJobsError(message, public_message=told)
+    return AgentJobsError(message, public_message=told, outcome="abandoned")
 
 
 def pause_after(failures: int) -> float:

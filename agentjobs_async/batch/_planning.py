@@ -1,7 +1,7 @@
 """Planning: items become rows of the journal page by page, but for invalid ones; ended ones are planned once more."""
 
 from collections.abc import Iterable, Sequence
-from itertools import count, islice
+from itertools import count
 from typing import Final
 from uuid import uuid4
 
@@ -10,6 +10,7 @@ from attrs import evolve, frozen
 from agentjobs_async import InvalidInputError
 from agentjobs_async._extra import extra_text
 from agentjobs_async._validation import checked_instance
+from agentjobs_async.batch._pages import pages_of
 from agentjobs_async.batch._store.measures import last_number
 from agentjobs_async.batch._store.queries import Query, as_found
 from agentjobs_async.batch._store.rows import JournalRow
@@ -71,7 +72,7 @@ class Planner:
     async def plan_all(self, items: Iterable[BatchItem]) -> InvalidItems:
         """Plan any number of items, and return those that are invalid."""
         invalid: InvalidItems = []
-        for page in _pages(items):
+        for page in pages_of(items, _PAGE_ITEMS):
             invalid += (await self.plan(page)).invalid
         return invalid
 
@@ -83,17 +84,17 @@ class Planner:
 async def check(store: Store, items: Iterable[BatchItem], project_id: str | None) -> InvalidItems:
     """Return the items that a `Planner` would find invalid, without planning any. This remembers all keys."""
     invalid: InvalidItems = []
-    met: set[str] = set()
-    for page in _pages(items):
+    met: dict[str, int] = {}  # what each key stands for, as a hash: prompts may be long
+    for page in pages_of(items, _PAGE_ITEMS):
         good, bad = _sendable(store, page, project_id)
         invalid += bad
         known = await store.rows_of([item.key for item in good])
         for item in good:
             error = _difference(item, known[item.key], project_id) if item.key in known else None
             if error is None and item.key in met:
-                error = _repeated(item)
+                error = _repeated(item, is_same=met[item.key] == _hash_of(item, project_id))
             if error is None:
-                met.add(item.key)
+                met[item.key] = _hash_of(item, project_id)
             else:
                 invalid.append((item, error))
     return invalid
@@ -119,11 +120,6 @@ def _check_project(item: BatchItem, project_id: str | None) -> None:
         raise InvalidInputError("project_id is missing: give the item one, or a default")
 
 
-def _pages(items: Iterable[BatchItem]) -> Iterable[list[BatchItem]]:
-    remaining = iter(items)
-    return iter(lambda: list(islice(remaining, _PAGE_ITEMS)), [])
-
-
 def _apart(items: Iterable[BatchItem]) -> tuple[dict[str, BatchItem], list[BatchItem]]:
     """Return the first item of each key, and the others: no statement may touch one row twice."""
     first: dict[str, BatchItem] = {}
@@ -147,11 +143,21 @@ def _difference(item: BatchItem, row: JournalRow, project_id: str | None) -> Inv
     if what is None:
         return None
     advice = "use another key or another journal"
-    return InvalidInputError(f"the key {item.key!r:.200} is that of another {what} in the journal: {advice}")
+    words = f"the key {item.key!r:.200} is that of another {what} in the journal: {advice}"
+    return InvalidInputError(words, reason="key_taken")
 
 
-def _repeated(item: BatchItem) -> InvalidInputError:
-    return InvalidInputError(f"the key {item.key!r:.200} came before in this run")
+def _hash_of(item: BatchItem, project_id: str | None) -> int:
+    """Return a hash of what `_difference` compares."""
+    return hash((item.prompt, item.project_id or project_id, extra_text(item.extra)))
+
+
+def _repeated(item: BatchItem, *, is_same: bool = True) -> InvalidInputError:
+    """Return the error of an item whose key came before; `is_same` says whether it stood for the same."""
+    if is_same:
+        return InvalidInputError(f"the key {item.key!r:.200} came before in this run")
+    words = f"the key {item.key!r:.200} came before with another prompt, project or extra: use another key"
+    return InvalidInputError(words, reason="key_taken")
 
 
 async def retry_row(store: Store, row: JournalRow) -> None:
@@ -192,9 +198,8 @@ async def retry_rows(store: Store, where: Where, max_tries: int | None) -> tuple
     """
     query = Query(where=_retried(where), until=await last_number(store), fewer_tries=max_tries)
     keys: list[str] = []
-    while found := await store.select(query):
+    async for found in store.pages(query):
         keys += await retry_found(store, found)
-        query = evolve(query, after=found[-1].number)
     return tuple(keys)
 
 

@@ -16,12 +16,12 @@ __all__ = [
     "BatchItem",
     "InvalidItems",
     "Outcome",
+    "check_context",
     "check_items",
     "checked_item",
     "checked_key",
     "checked_keys",
     "context_text",
-    "object_of",
 ]
 
 _LONGEST_CONTEXT_BYTES: Final = 16_384  # a row of a table; 100,000 items may have one
@@ -98,7 +98,7 @@ def checked_item(item: object) -> BatchItem:
     if item.project_id is not None:
         checked_id("project_id", item.project_id)
     if item.context is not None:
-        _check_context(item.context)
+        check_context(item.context)
     if item.extra is not None:
         _check_extra(item.extra)
     return item
@@ -126,7 +126,12 @@ def checked_keys(keys: object) -> list[str]:
     return list(map(checked_key, keys))
 
 
-def _check_context(context: object) -> None:
+def check_context(context: object) -> None:
+    """Check that `context` can be that of an item.
+
+    Raises:
+        InvalidInputError: It is no dict, is not JSON, or has more than 16 KiB as JSON.
+    """
     if not isinstance(context, dict):
         raise InvalidInputError(f"context must be a dict, as of a JSON object, not {type(context).__name__}")
     try:
@@ -150,9 +155,3 @@ def _check_extra(extra: object) -> None:
 def context_text(context: dict[str, Any] | None) -> str | None:
     """Return a context as the journal stores it: JSON without spaces; `None` without one."""
     return None if context is None else json.dumps(context, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-
-
-def object_of(text: str | None) -> dict[str, Any]:
-    """Return a new dict of the text of a context or an extra; an empty one without a text."""
-    found: dict[str, Any] = {} if text is None else json.loads(text)
-    return found

@@ -2,11 +2,9 @@
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from types import TracebackType
-from typing import Final, Self, overload
-
-from attrs import evolve
+from typing import Any, Final, Self, overload
 
 from agentjobs_async import InvalidInputError, JobRef
 from agentjobs_async._validation import checked_bare_id, checked_count, checked_id, checked_span
@@ -16,10 +14,10 @@ from agentjobs_async.batch._store.measures import counts
 from agentjobs_async.batch._store.opened import Opened
 from agentjobs_async.batch._store.queries import Query
 from agentjobs_async.batch._store.rows import JournalRow, Rows
-from agentjobs_async.batch._store.settling import abandon, settle
+from agentjobs_async.batch._store.settling import abandon, abandon_rows, set_context, settle
 from agentjobs_async.batch._store.store import Store
-from agentjobs_async.batch._store.tries import with_earlier_tries
-from agentjobs_async.batch.items import BatchItem, InvalidItems, checked_key
+from agentjobs_async.batch._store.tries import rows_with_job, with_earlier_tries
+from agentjobs_async.batch.items import BatchItem, InvalidItems, check_context, checked_key, context_text
 from agentjobs_async.batch.limits import Limits
 from agentjobs_async.batch.states import State
 from agentjobs_async.batch.where import Where, checked_state
@@ -28,6 +26,7 @@ __all__ = ["Journal"]
 
 _CLOSING_SECONDS: Final = 5.0  # for which a close waits for a server that does not answer: it may be restarting
 _CANCELLED_SECONDS: Final = 1.0  # the same where a cancellation leaves the block: enough for a write under way
+_MOST_NAMED: Final = 5  # items of one job: an error has room for a few
 
 
 class Journal:
@@ -231,7 +230,13 @@ class Journal:
             row = await self._row(row.key)
             raise InvalidInputError(f"{row.key} is {row.state}: there is nothing to resolve")
 
-    async def abandon(self, key: str) -> None:
+    @overload
+    async def abandon(self, key: str) -> None: ...
+
+    @overload
+    async def abandon(self, *, where: Where) -> tuple[str, ...]: ...
+
+    async def abandon(self, key: str | None = None, *, where: Where | None = None) -> tuple[str, ...] | None:
         """Withdraw a planned item, or give up an active or unknown one that can't be settled in any other way.
 
         A planned item is never sent then: a run that has it gives a result of outcome `abandoned` once its turn has
@@ -239,16 +244,41 @@ class Journal:
         exist; an agent that is at work continues. The row keeps the job's id, where it has one, and its `error` says
         that it was abandoned, and what was wrong before. Only `retry` with its key plans it again.
 
+        With `where`, withdraw all planned items that meet it, and return their keys; where it names `states`, those in
+        these states: planned, active, unknown. Each is withdrawn or sent, never both. Interrupted, it has abandoned
+        some of them; the same call continues with the others.
+
         Raises:
-            InvalidInputError: There is no such row, or it is being sent or has ended.
+            InvalidInputError: There is no such row, or it is being sent or has ended; `where` names another state; or
+                both or neither are given.
         """
+        if (key is None) == (where is None):
+            raise InvalidInputError("give either a key, or where=Where(...)")
+        if where is not None:
+            return await abandon_rows(self.store, where)
+        assert key is not None  # noqa: S101 - one of the two is given
         await self._abandon(await self._row(key))
+        return None
 
     async def _abandon(self, row: JournalRow) -> None:
         """End an item as `abandon` does, unless its state or its job has changed since it was read."""
         if not await abandon(self.store, row):
             row = await self._row(row.key)
             raise InvalidInputError(f"{row.key} is {row.state}: only what is planned, active or unknown is abandoned")
+
+    async def set_context(self, key: str, context: dict[str, Any] | None) -> None:
+        """Replace the context of an item, whatever its state; `None` for none.
+
+        Rows and results that are read from now on have it, the earlier tries too. The row's `updated_at` stays.
+
+        Raises:
+            InvalidInputError: There is no such row, or `context` can't be that of a `BatchItem`.
+        """
+        checked_key(key)
+        if context is not None:
+            check_context(context)
+        if not await set_context(self.store, key, context_text(context)):
+            raise _no_item(key)
 
     def rows(self, state: State | str | None = None, *, where: Where | None = None, all_tries: bool = False) -> Rows:
         """Return the row of each item, or of each in one state: `async for row in journal.rows()`, or `await` a list.
@@ -262,11 +292,11 @@ class Journal:
         states = None if state is None else {checked_state(state)}
         store, query = self.store, Query(where=where, states=states)
 
-        async def page(after: int) -> list[JournalRow]:
-            found = evolve(query, after=after)
-            return await (with_earlier_tries(store, found) if all_tries else store.select(found))
+        async def pages() -> AsyncIterator[list[JournalRow]]:
+            async for page in store.pages(query):
+                yield await with_earlier_tries(store, page) if all_tries else page
 
-        return Rows(page)
+        return Rows(pages)
 
     def unknown(self) -> Rows:
         """Return the rows whose creates may have started an agent: `await journal.unknown()`."""
@@ -276,21 +306,57 @@ class Journal:
         """Return how many items are in each state."""
         return await counts(self.store)
 
+    async def get(self, key: str) -> JournalRow | None:
+        """Return the row of an item as it is now; `None` where the journal has no such key.
+
+        Raises:
+            InvalidInputError: It can be no key.
+        """
+        return (await self.store.rows_of([checked_key(key)])).get(key)
+
+    async def find(self, job_id: str | JobRef) -> JournalRow | None:
+        """Return the row of a job, such as one that a webhook names; `None` where the journal has no such job.
+
+        An index finds it. Where an earlier try of an item had the job, that is the row of the item as it is now.
+
+        Args:
+            job_id: The job's id, or its `JobRef`, such as `JobRef.from_token("project~.job")`.
+
+        Raises:
+            InvalidInputError: `job_id` can't be an id, or may be a token or a prompt; or it is that of several items,
+                which are told apart by a `JobRef` where their projects differ.
+        """
+        job = job_id if isinstance(job_id, JobRef) else checked_bare_id(job_id)
+        found = await rows_with_job(self.store, job, _MOST_NAMED)
+        if len(found) > 1:
+            keys = ", ".join(f"{row.key!r:.200}" for row in found)
+            if isinstance(job, JobRef):
+                raise InvalidInputError(f"{job.to_token()} is the job of several items ({keys}): read them by get(key)")
+            raise InvalidInputError(
+                f"job_id {job!r:.200} is that of several items ({keys}): pass JobRef(project_id, job_id) if their"
+                " projects differ, or read them by get(key)"
+            )
+        return found[0] if found else None
+
     async def _row(self, key: str) -> JournalRow:
         """Return the row of a key.
 
         Raises:
             InvalidInputError: It can be no key, or there is no such row.
         """
-        row = (await self.store.rows_of([checked_key(key)])).get(key)
+        row = await self.get(key)
         if row is None:
-            raise InvalidInputError(f"there is no item of the key {key!r:.200}")
+            raise _no_item(key)
         return row
 
     def _writable(self) -> Self:
         """Return the journal at the same location, not open yet, to be changed: for the actions of a page."""
         found = self._opened
         return type(self)(Opened(found.location, read_only=False, clock=None, owner_timeout=found.owner_timeout))
+
+
+def _no_item(key: str) -> InvalidInputError:
+    return InvalidInputError(f"there is no item of the key {key!r:.200}")
 
 
 def _checked_project(project_id: str | None) -> str | None:

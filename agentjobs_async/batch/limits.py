@@ -16,10 +16,12 @@ from agentjobs_async._validation import (
     validator,
 )
 
-__all__ = ["Kept", "Limits", "Rate", "checked_limits", "given", "in_force", "own_polls"]
+__all__ = ["UNITS", "Kept", "Limits", "Rate", "checked_limits", "given", "in_force", "own_polls", "rate_text"]
 
 Kept = Literal["kept"]
 """A setting of a run that is taken from the limits which the journal keeps."""
+UNITS: Final = {"d": 86_400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
+"""The units of a span as text, in seconds; the first one of which it is a whole number is used."""
 
 
 @frozen
@@ -50,6 +52,13 @@ class Rate:
         checked_span("per", self.per)
         if self.scope not in ("project", "all"):  # a tuple: a value that is not hashable is refused, too
             raise InvalidInputError(f'scope must be "project" or "all", not {self.scope!r:.100}')
+
+
+def rate_text(rate: Rate) -> str:
+    """Return a rate as the command line reads it: `100/h`, `1/36s`, `100/h/all`."""
+    unit = next((unit for unit, seconds in UNITS.items() if rate.per % seconds == 0), "s")
+    number = f"{rate.per / UNITS[unit]:.9f}".rstrip("0").rstrip(".")
+    return f"{rate.count}/{'' if number == '1' else number}{unit}{'/all' * (rate.scope == 'all')}"
 
 
 def _checked_rate(name: str, value: object) -> None:

@@ -11,6 +11,7 @@ from attrs import field, frozen
 
 from agentjobs_async import AgentJobsError, AgentJobsSession, InvalidInputError, JournalError
 from agentjobs_async._validation import MAX_COUNT, checked_count, checked_flag
+from agentjobs_async.batch._progress import ToCome
 from agentjobs_async.batch._run.context import Phase, RunningItem
 from agentjobs_async.batch._run.item_run import run_item
 from agentjobs_async.batch._run.kinds import BATCH
@@ -22,7 +23,9 @@ from agentjobs_async.batch._store.rows import BatchResult
 from agentjobs_async.batch.items import BatchItem, Outcome, checked_item
 from agentjobs_async.batch.journal import Journal
 from agentjobs_async.batch.limits import Kept, Limits, Rate, checked_limits, given
+from agentjobs_async.batch.states import State
 from agentjobs_async.batch.stats import ActiveItem, BatchStats
+from agentjobs_async.telemetry.metrics import ItemGauges
 
 __all__ = ["Batch", "run_batch"]
 
@@ -49,7 +52,8 @@ def run_batch(
     How each item ended is in the journal before its result is returned. So a later run on the same journal continues
     where this one stopped: planned items are sent, active ones are waited for, and items that were being sent when the
     process ended become `unknown`. Items whose rows ended in an earlier run give no result. A run gives one result of
-    an item: when you resolve it after its `unknown` result, the next run continues with it.
+    an item: when you resolve it after its `unknown` result, the next run continues with it. An item that you try again
+    while a run goes on is sent, and told of, by runs that begin later.
 
     Whatever holds back the creates of one project does not affect the others: its rate, a 429, a 401 or 403, and an
     outage. After a 401 or 403 the items of the project stay planned, and the run ends with the `AuthError` when nothing
@@ -148,6 +152,7 @@ class Batch(AsyncIterator[BatchResult]):
         self._how = how
         self._results: asyncio.Queue[BatchResult | BaseException | None] = asyncio.Queue()
         self._item_tasks: ItemTasks | None = None
+        self._source: Supply | None = None
         self._over = False
 
     async def __aenter__(self) -> Self:
@@ -169,10 +174,11 @@ class Batch(AsyncIterator[BatchResult]):
         self._results = asyncio.Queue(item_tasks.context.limits.max_active or 0)
         self._caller_context = copy_context()
         late_jobs = LateJobs(item_tasks.context, item_tasks.context.limits.timeout)
-        supply = Supply(item_tasks, late_jobs, self._items, how.limit)
+        self._source = supply = Supply(item_tasks, late_jobs, self._items, how.limit)
         supplying = item_tasks.start_helper(self._supply(item_tasks, supply), Phase.NO_CREATES)
         _ = item_tasks.start_helper(supply.sweep_on(), Phase.NO_CREATES)
         _ = item_tasks.start_helper(item_tasks.record_seen(), Phase.LEFT)
+        _ = item_tasks.start_helper(item_tasks.read_durations(), Phase.NO_CREATES)
         _ = item_tasks.start_helper(late_jobs.poll(), Phase.ANSWERS_ONLY)
         _ = item_tasks.start_helper(self._end_results(item_tasks, supply, supplying), Phase.LEFT)
         return self
@@ -231,11 +237,15 @@ class Batch(AsyncIterator[BatchResult]):
         Raises:
             InvalidInputError: The batch does not run yet.
         """
-        return self._running.stats(stopped=self._failed_enough)
+        item_tasks = self._running
+        return item_tasks.stats(self._to_come(), stopped=self._failed_enough)
 
-    def _gauges(self) -> BatchStats | None:
+    def _gauges(self) -> ItemGauges | None:
         """Return what gauges show, in whatever thread an exporter asks; `None` before the run."""
-        return None if self._item_tasks is None else self._item_tasks.gauges()
+        return None if self._item_tasks is None else self._item_tasks.gauges(self._to_come())
+
+    def _to_come(self) -> ToCome | None:
+        return None if self._source is None else self._source.to_come()
 
     def active(self) -> list[ActiveItem]:
         """Return the items under way, the oldest first.
@@ -291,11 +301,15 @@ class Batch(AsyncIterator[BatchResult]):
             else:
                 supply.note(result)
                 await self._deliver(result)
+        except asyncio.CancelledError:
+            if item.state is State.PLANNED:
+                supply.leave(item.row)
+            raise
         except Exception as error:  # noqa: BLE001 - it ends the run, and comes out of the iteration
             self._running.meet(error)
 
     async def _deliver(self, result: BatchResult) -> None:
-        self._running.outcomes[result.outcome] += 1
+        self._running.count(result)
         if self._failed_enough:
             self._running.advance(Phase.NO_CREATES)
         await self._results.put(result)

@@ -126,6 +126,8 @@ RELEASE: Final = _move(
     "release", "sending unknown", "planned", matches="claim sent_once", clears=f"{_SENT} owner told_at {_KEY}"
 )
 """Nothing was sent, or the service answered that nothing was done. Of a create that was repeated, neither proves it."""
+HOLD: Final = _move("hold", "planned", "planned")
+"""Its create is held back: its error says by what."""
 CREATED: Final = _move(
     "created",
     "sending unknown",
@@ -201,7 +203,7 @@ RETRY: Final = _move(
 """It is tried once more."""
 
 MOVES: Final = (
-    *(CLAIM, REPEAT, UNSENT, RELEASE, CREATED, CREATED_BY_KEY, REJECT, DOUBT, SETTLE, CORRECT),
+    *(CLAIM, REPEAT, UNSENT, RELEASE, HOLD, CREATED, CREATED_BY_KEY, REJECT, DOUBT, SETTLE, CORRECT),
     *(NOTE, END, GONE, ABANDON, SEND_AGAIN, RETRY),
 )
 """Every move that a row may make. What has ended moves by a person's word alone, and is kept then as an earlier try."""

@@ -5,7 +5,8 @@ from collections.abc import Collection
 from attrs import field, frozen
 
 from agentjobs_async import InvalidInputError
-from agentjobs_async._validation import checked_id, checked_prompt, checked_span
+from agentjobs_async._validation import checked_id, checked_name, checked_prompt, checked_span
+from agentjobs_async.batch.items import checked_key
 from agentjobs_async.batch.states import State
 
 __all__ = ["Where", "checked_state"]
@@ -36,19 +37,25 @@ class Where:
 
     Attributes:
         states: They are in one of these states, given by their names or as `State`.
-        project: They name this project. Items of the session's own project name one only once they were sent.
+        project: They belong to this project.
         text: It occurs in key, prompt or error (same case).
         older_than: They were changed last more than this many seconds ago, by the journal's clock.
+        key: It is the one with this key.
+        prefix: Their keys begin with this text (same case), which has no wildcards: `Where(prefix="chat-7/")`. As those
+            of a `key`, they are found by an index, however many others the journal has.
 
     Raises:
-        InvalidInputError: There is no such state, `project` is no id of 1 to 512 characters, `text` is blank, or
-            `older_than` is not a finite number above 0.
+        InvalidInputError: There is no such state, `project` is no id of 1 to 512 characters, `text` is blank,
+            `older_than` is not a finite number above 0, `key` can be no key, or `prefix` does not have 1 to 512
+            characters, or contains control characters or surrogates.
     """
 
     states: Collection[State | str] | None = field(default=None, converter=_states)
     project: str | None = None
     text: str | None = None
     older_than: float | None = None
+    key: str | None = None
+    prefix: str | None = None
 
     def __attrs_post_init__(self) -> None:
         if self.project is not None:
@@ -57,3 +64,7 @@ class Where:
             checked_prompt("text", self.text)
         if self.older_than is not None:
             checked_span("older_than", self.older_than)
+        if self.key is not None:
+            checked_key(self.key)
+        if self.prefix is not None:
+            checked_name("prefix", self.prefix)

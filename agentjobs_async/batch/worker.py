@@ -23,6 +23,7 @@ from agentjobs_async.batch.journal import Journal
 from agentjobs_async.batch.limits import Kept, Limits, checked_limits, given
 from agentjobs_async.batch.states import OPEN, State
 from agentjobs_async.batch.stats import ActiveItem, BatchStats
+from agentjobs_async.telemetry.metrics import ItemGauges
 from agentjobs_async.telemetry.observers import GuardedCallback
 
 __all__ = ["BatchWorker"]
@@ -83,6 +84,7 @@ class BatchWorker:
             other_service=self._other_service,
         )
         _ = item_tasks.start_helper(item_tasks.record_seen(), Phase.LEFT)
+        _ = item_tasks.start_helper(item_tasks.read_durations(), Phase.NO_CREATES)
         _ = item_tasks.start_helper(LateJobs(item_tasks.context, None).poll(), Phase.ANSWERS_ONLY)
         return self
 
@@ -168,12 +170,16 @@ class BatchWorker:
         return await self._session._shutdown.begun()
 
     def stats(self) -> BatchStats:
-        """Return a snapshot; all of it is 0 before the worker is open."""
-        return BatchStats(0, 0, None, {}, stopped=False) if self._item_tasks is None else self._item_tasks.stats()
+        """Return a snapshot; all of it is 0 before the worker is open.
 
-    def _gauges(self) -> BatchStats | None:
+        It knows the items that it was handed, not those that it or another worker will be: `planned`, `total`,
+        `ends_in` and `decided_by` are `None`. `Journal.counts` has the whole.
+        """
+        return BatchStats(0, 0, None, {}, stopped=False) if self._item_tasks is None else self._item_tasks.stats(None)
+
+    def _gauges(self) -> ItemGauges | None:
         """Return what gauges show, in whatever thread an exporter asks; `None` before it is entered."""
-        return None if self._item_tasks is None else self._item_tasks.gauges()
+        return None if self._item_tasks is None else self._item_tasks.gauges(None)
 
     def active(self) -> list[ActiveItem]:
         """Return the items under way, the oldest first; none before the worker is open."""
@@ -211,6 +217,6 @@ class BatchWorker:
             raise
         if result is None:
             return
-        self._open.outcomes[result.outcome] += 1
+        self._open.count(result)
         if self._on_result is not None:
             self._on_result(result)

@@ -14,24 +14,23 @@ from agentjobs_async import (
     Hook,
     JournalError,
     NotSentError,
-    RateLimitedError,
 )
 from agentjobs_async.batch import ActiveItem, BatchResult, BatchStats, Journal, Limits, Outcome, State
-from agentjobs_async.batch._run.tasks import SLOTS_KEPT
-from agentjobs_async.batch._store.measures import durations, planned_projects
+from agentjobs_async.batch._estimates import End, end_of
+from agentjobs_async.batch._progress import SLOTS_KEPT, is_held
+from agentjobs_async.batch._store.claims import is_limit
+from agentjobs_async.batch._store.measures import planned_projects
 from agentjobs_async.batch._store.queries import Query
 from agentjobs_async.cli._output.hints import show_unknown
 from agentjobs_async.cli._output.lines import Lines
-from agentjobs_async.cli._output.live import Active, End, View, clock, in_one_line, live_lines
+from agentjobs_async.cli._output.live import Active, View, clock, in_one_line, live_lines
 from agentjobs_async.cli._output.outcomes import described
 from agentjobs_async.cli._output.results import Result, run_result
 from agentjobs_async.cli._output.screen import Screen
-from agentjobs_async.cli.estimates import Expected
 from agentjobs_async.cli.hooks import ItemChanges, Polls, Watched
 
 _COUNT_SECONDS: Final = 0.5  # between two counts of the rows
 _REST_PER_COUNT: Final = 20.0  # counting takes at most a twentieth of the database's time
-_MOST_DURATIONS: Final = 500  # as many as an estimate uses
 _QUIET_SECONDS: Final = 60.0  # after which a log shows that the run is alive
 
 
@@ -41,7 +40,6 @@ class RunDisplay:
     Args:
         screen: The screen to write to.
         lines: Shows each change and each end.
-        limit: The number of items that the run starts; `None` for all.
 
     Attributes:
         hooks: The hooks that the session of the run needs.
@@ -50,7 +48,7 @@ class RunDisplay:
         refused: The first error of an item whose job can't be read since the key is refused; `None` without one.
     """
 
-    def __init__(self, screen: Screen, lines: Lines, *, limit: int | None = None) -> None:
+    def __init__(self, screen: Screen, lines: Lines) -> None:
         self._screen = screen
         self._lines = lines
         self._limits = Limits()
@@ -64,9 +62,6 @@ class RunDisplay:
         self._counts: Mapping[State, int] = {}
         self._kept_by = 0
         self._queue = 0
-        self._limit = limit
-        self._planned_at_first: int | None = None
-        self._expected = Expected()
         self._started = self._last_line_at = time.monotonic()
 
     @asynccontextmanager
@@ -75,7 +70,6 @@ class RunDisplay:
         self._run = run
         if self._changes is not None:
             self._changes.begin(run)  # at once: no event has come yet
-        self._expected.replace(await recent_durations(journal))
         await self._count(journal)
         counting = asyncio.create_task(self._count_again_and_again(run, journal))
         try:
@@ -89,7 +83,6 @@ class RunDisplay:
         """Show how an item ended."""
         self._last_line_at = time.monotonic()
         if result.row is not None:
-            self._expected.add(result.row)
             self._count_end(result.row.state)
         shown = run_result(result)
         self.advice.update([shown.advice] if shown.advice else [])
@@ -124,8 +117,6 @@ class RunDisplay:
 
     async def _count(self, journal: Journal) -> None:
         self._counts = await journal.counts()
-        if self._planned_at_first is None:
-            self._planned_at_first = self._counts[State.PLANNED]
         self._limits = await journal.limits()
         self._queue = await longest_queue(journal, self._limits, self._counts)
 
@@ -164,7 +155,7 @@ class RunDisplay:
             time.time(),
             active=[_active(item, *self._polls[item.ref]) for item in active],
             end=self._end(active, stats),
-            usual=self._expected.usual,
+            usual=stats.usual,
             elapsed=time.monotonic() - self._started,
             next_create=stats.next_create,
             held_by=_held_by(stats),
@@ -172,45 +163,31 @@ class RunDisplay:
         )
 
     def _end(self, active: Sequence[ActiveItem], stats: BatchStats) -> End | None:
-        """Return when all have ended; `None` also while more than a 429 holds creates back: until when is not known."""
-        if stats.paused_by is not None and not isinstance(stats.paused_by, RateLimitedError):
+        """Return when all have ended, as the run knows it; a worker knows its own items only: the journal has all."""
+        if stats.ends_in is not None and stats.decided_by is not None:
+            return End(stats.ends_in, stats.decided_by, is_least=stats.usual is None)
+        if stats.planned is not None or is_held(stats.paused_by):
             return None
-        return self._expected.end(
-            to_create=self._to_create,
+        return end_of(
+            to_create=self._counts.get(State.PLANNED, 0),
             queue=self._queue,
             ages=[item.age for item in active],
             limits=self._limits,
+            usual=stats.usual,
             next_create=stats.next_create or 0.0,
         )
 
-    @property
-    def _to_create(self) -> int:
-        """The items that this run is still to send."""
-        planned = self._counts.get(State.PLANNED, 0)
-        if self._limit is None or self._planned_at_first is None:
-            return planned
-        return max(min(planned, self._limit - (self._planned_at_first - planned)), 0)
-
 
 def _held_by(stats: BatchStats) -> str:
-    """Return what holds back creates, in words; an empty text for nothing but a rate."""
+    """Return what holds back creates, in words; an empty text for nothing but a limit."""
     if stats.stopped:
         return "too many failures: nothing more is begun"
-    return "" if stats.paused_by is None else described(stats.paused_by)
+    return "" if stats.paused_by is None or is_limit(stats.paused_by) else described(stats.paused_by)
 
 
 def _active(item: ActiveItem, polls: int, pr_link: str | None) -> Active:
     state = State.SENDING if item.state is State.SENDING else State.ACTIVE
     return Active(item.key, item.prompt, state, item.age, polls, pr_link)
-
-
-async def recent_durations(journal: Journal) -> list[float]:
-    """Return how many seconds jobs took that ended of late, the newest first.
-
-    Raises:
-        JournalError: The journal can't be read.
-    """
-    return [seconds for _, seconds, _, has_ended in await durations(journal.store, _MOST_DURATIONS) if has_ended]
 
 
 async def longest_queue(journal: Journal, limits: Limits, counts: Mapping[State, int]) -> int:

@@ -4,17 +4,14 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from typing import Any, Final
 
 import click
 
-from agentjobs_async import InvalidInputError, JournalError
+from agentjobs_async import InvalidInputError
 from agentjobs_async._text import one_line
-from agentjobs_async.batch import BatchWorker, Journal, Limits, State
-from agentjobs_async.batch._store.queries import Query
-from agentjobs_async.batch._store.store import NOBODY
-from agentjobs_async.batch.states import open_in
+from agentjobs_async.batch import BatchWorker, Journal, Limits
 from agentjobs_async.cli._input.limits import changed_limits, rate_words
 from agentjobs_async.cli._input.options import (
     COUNT,
@@ -39,12 +36,12 @@ from agentjobs_async.cli.ending import tally
 from agentjobs_async.cli.help import command, exit_codes, journal_exit_codes
 from agentjobs_async.cli.process import Context, run_action
 from agentjobs_async.engines._connector import database_error
+from agentjobs_async.engines._ending import ended_counts
 from agentjobs_async.engines.procrastinate import submit as submit_items
 from agentjobs_async.engines.procrastinate import work_off
 
 _JOURNAL: Final = "The journal of all workers, such as postgresql+psycopg://host/database."
 _OF_A_WORKER: Final = ("max_sending", "timeout")  # the other limits apply to all of them, and stay in the journal
-_LOOK_SECONDS: Final = 2.0  # between two looks whether all has ended; one takes some 50 ms at 100,000 items
 _POOL: Final = "psycopg.pool"
 _OUTAGE_SECONDS: Final = 60.0  # since the last error: the next one belongs to another outage; tries are seconds apart
 _LONGEST_REASON: Final = 200  # characters
@@ -147,7 +144,7 @@ async def _work(
         kept = {name: limits.get(name, "kept") for name in _OF_A_WORKER}
         worker = BatchWorker(session, journal, on_result=display.show_result, **kept)
         await _work_off(context, worker, display, chunks=chunks, until_done=until_done)
-        counts = await _ended_counts(journal) if until_done else None
+        counts = await ended_counts(journal) if until_done else None
     if counts is not None:
         screen.notice(tally(counts) if any(counts.values()) else "The journal holds no items.")
         return exit_code(outcomes_of(counts))
@@ -170,36 +167,8 @@ async def _work_off(
         stop.set()
 
     async with worker, display.shown(worker, worker.journal):
-        looking = asyncio.create_task(_stop_at_the_end(worker, stop)) if until_done else None
-        try:
-            working = work_off(worker, chunks=chunks, stop=stop)
-            await context.interruption.run_until_stop(working, stopping)
-        finally:
-            if looking is not None:
-                looking.cancel()
-
-
-async def _stop_at_the_end(worker: BatchWorker, stop: asyncio.Event) -> None:
-    """Set `stop` once every item of the journal has ended, by whichever worker."""
-    while await _ended_counts(worker.journal) is None:  # noqa: ASYNC110 - other processes end items
-        await asyncio.sleep(_LOOK_SECONDS)
-    # The result of an item that has just ended is shown after its end is recorded. No longer: the job of an item that
-    # was abandoned may never end.
-    await asyncio.sleep(_LOOK_SECONDS)
-    stop.set()
-
-
-async def _ended_counts(journal: Journal) -> Mapping[State, int] | None:
-    """Return how many items ended in which state; `None` while one has not, or while the database is gone.
-
-    An unknown one has not ended while a worker is going to repeat its create.
-    """
-    with suppress(JournalError):
-        counts = await journal.counts()
-        repeated = Query(states={State.UNKNOWN}, owned_by_others_than=NOBODY)
-        if not open_in(counts) and not await journal.store.count(repeated):
-            return counts
-    return None
+        working = work_off(worker, chunks=chunks, until_done=until_done, stop=stop)
+        await context.interruption.run_until_stop(working, stopping)
 
 
 def _shared(address: str) -> Journal:

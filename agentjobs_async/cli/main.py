@@ -24,7 +24,7 @@ COMMANDS: Final = {
     "resume": ("run", "Continue the run of a journal."),
     "status": ("status", "Show what a journal holds."),
     "retry": ("items", "Plan failed items again."),
-    "resolve": ("items", "Settle an item whose create is unknown."),
+    "resolve": ("items", "Settle an unknown item, or withdraw planned ones."),
     "export": ("journals", "Write the outcome of each item."),
     "report": ("report", "Write a page, or a file for other programs."),
     "serve": ("report", "Serve a live page of a journal until Ctrl-C."),

@@ -12,6 +12,7 @@ from attrs import frozen
 from agentjobs_async import InvalidInputError
 from agentjobs_async._text import span
 from agentjobs_async.batch import BatchItem, Journal, Limits, State, check_items
+from agentjobs_async.batch._estimates import estimate
 from agentjobs_async.batch.limits import in_force
 from agentjobs_async.cli._input.limits import rate_notice
 from agentjobs_async.cli._input.options import (
@@ -28,9 +29,9 @@ from agentjobs_async.cli._input.prompts import InvalidPrompt, Prompts, show_inva
 from agentjobs_async.cli._input.service import EMULATED_PROJECT, NO_PROJECT
 from agentjobs_async.cli._input.service_options import project_option
 from agentjobs_async.cli._output.columns import columns_of, cut_at_a_word, cut_in_the_middle, in_words
+from agentjobs_async.cli._output.live import decision
 from agentjobs_async.cli._output.outcomes import ExitCode
 from agentjobs_async.cli._output.screen import Screen
-from agentjobs_async.cli.estimates import estimate
 from agentjobs_async.cli.help import command, journal_exit_codes
 from agentjobs_async.cli.process import Context, run_action
 from agentjobs_async.session import EMULATOR
@@ -194,7 +195,7 @@ def _show_duration(screen: Screen, limits: Limits, items: Sequence[BatchItem], m
     if found is not None and found.seconds:
         how, when = ("at least", "at the earliest on") if found.is_least else ("about", "about")
         end = time.strftime("%a %d %b %H:%M", time.localtime(time.time() + found.seconds))
-        screen.line(f"This takes {how} {span(found.seconds)}: {found.binding}.")
+        screen.line(f"This takes {how} {span(found.seconds)}: {decision(found)}.")
         screen.line(f"Begun now, it ends {when} {end}.")
 
 

@@ -167,7 +167,7 @@ async def _run(
         report_file = None if report is None else ReportFile.of(report)
         is_own = journal is None or own_journals.is_own(journal)
         lines = JsonLines(screen) if as_json else JobLines(screen) if is_own else ItemLines(screen)
-        display, jobs = RunDisplay(screen, lines, limit=settings["limit"]), OpenJobs()
+        display, jobs = RunDisplay(screen, lines), OpenJobs()
         silence = SilenceHook(lambda: display.show_silence(service.base_url))
         session = await stack.enter_async_context(service.session(screen.notice, hooks=[*display.hooks, jobs, silence]))
         location = journal or stack.enter_context(own_journals.new_journal(temporary=service.emulated))

@@ -13,6 +13,7 @@ from agentjobs_async import JournalError
 from agentjobs_async._text import span
 from agentjobs_async.batch import Journal, JournalRow, Limits, State, Where
 from agentjobs_async.batch._database.file_lock import is_owned
+from agentjobs_async.batch._estimates import Durations, End, end_of, recent_durations
 from agentjobs_async.batch._monitoring import OwnerState, is_at_work, owners_of, unseen_for, was_seen
 from agentjobs_async.batch._service import options_to
 from agentjobs_async.batch._store.late import late_tries
@@ -30,14 +31,13 @@ from agentjobs_async.cli._output.hints import (
     show_retry,
     show_unknown,
 )
-from agentjobs_async.cli._output.live import End, View, head_lines
+from agentjobs_async.cli._output.live import View, head_lines
 from agentjobs_async.cli._output.outcomes import Outcome, described, exit_code
 from agentjobs_async.cli._output.results import outcomes_of, shown_row
 from agentjobs_async.cli._output.screen import Cell, Screen, Styled
 from agentjobs_async.cli._output.tables import show_items
-from agentjobs_async.cli.display import longest_queue, recent_durations
+from agentjobs_async.cli.display import longest_queue
 from agentjobs_async.cli.ending import tally
-from agentjobs_async.cli.estimates import Expected
 from agentjobs_async.cli.help import ALL_COMPLETED, command
 from agentjobs_async.cli.process import Context, run_action
 from agentjobs_async.report.items import document
@@ -66,9 +66,9 @@ def status(journal: str | None, form: str, where: Where, *, is_summary: bool, al
     """Show what the journal FILE holds, while a run uses it or later, and what needs you.
 
     That is how many items are in which state, when the run will end, its workers, and up to 50 items: those that are
-    unknown, failed or rejected; with --state, --grep, --project or --older-than, those that meet all of them. Without
-    these, also jobs of creates that were answered after their items had been sent again: one agent too many each.
-    agentjobs export writes all items. The exit code is that of all items.
+    unknown, failed or rejected; with --state, --grep, --key, --prefix, --project or --older-than, those that meet all
+    of them. Without these, also jobs of creates that were answered after their items had been sent again: one agent too
+    many each. agentjobs export writes all items. The exit code is that of all items.
 
     Without a journal, list those that runs without --journal have left, and how to continue with each.
     """
@@ -178,9 +178,9 @@ async def _found(journal: Journal, where: Where, *, all_tries: bool) -> _Found:
     for state in State:
         if (where.states is None or state in where.states) and shown < _MOST_ROWS:
             query = Query(where=where, states={state}, size=_MOST_ROWS - shown)
-            found = await (with_earlier_tries(store, query) if all_tries else store.select(query))
-            shown += len({row.number for row in found})
-            rows += found
+            found = await store.select(query)
+            shown += len(found)
+            rows += await with_earlier_tries(store, found) if all_tries else found
     rows += [row for row in late if row not in rows]
     return _Found(rows, shown, await store.count(Query(where=where)), late)
 
@@ -225,29 +225,33 @@ async def _view_of(journal: Journal, counts: Mapping[State, int]) -> View:
     Raises:
         JournalError: The journal can't be read.
     """
-    expected = Expected()
-    expected.replace(await recent_durations(journal))
+    durations = Durations()
+    durations.replace(await recent_durations(journal.store))
+    usual = durations.usual
     unseen_seconds = await unseen_for(journal)
     if unseen_seconds is not None:
         trouble = f"no active job was seen for {span(unseen_seconds)}: no run polls them, or no server answers"
-        return View(counts, time.time(), usual=expected.usual, trouble=trouble)
+        return View(counts, time.time(), usual=usual, trouble=trouble)
     limits = await journal.limits()
     is_known = counts[State.ACTIVE] or await was_seen(journal, limits.create_rate)
-    end = await _end(journal, limits, expected, counts) if is_known else None
-    return View(counts, time.time(), end=end, usual=expected.usual)
+    end = await _end(journal, limits, usual, counts) if is_known else None
+    return View(counts, time.time(), end=end, usual=usual)
 
 
-async def _end(journal: Journal, limits: Limits, expected: Expected, counts: Mapping[State, int]) -> End | None:
+async def _end(
+    journal: Journal, limits: Limits, usual: tuple[float, float] | None, counts: Mapping[State, int]
+) -> End | None:
     """Return when all items will have ended, by the ages of the oldest jobs; the others count as begun just now."""
     now = time.time()
     rows = await journal.store.select(Query(states={State.ACTIVE}, size=_MOST_ACTIVE))
     ages = [max(now - (row.created_at or row.updated_at).timestamp(), 0.0) for row in rows]
     younger = counts[State.ACTIVE] + counts[State.SENDING] - len(ages)
-    return expected.end(
+    return end_of(
         to_create=counts[State.PLANNED],
         queue=await longest_queue(journal, limits, counts),
         ages=[*ages, *[0.0] * max(younger, 0)],
         limits=limits,
+        usual=usual,
     )
 
 

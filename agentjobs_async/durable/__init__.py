@@ -8,5 +8,6 @@ from agentjobs_async._extras import extra_named
 with extra_named("agentjobs_async.durable"):
     from agentjobs_async.durable.entry import DurableEntry
     from agentjobs_async.durable.jobs import DurableJobs, OnChange, OnEnd
+    from agentjobs_async.durable.stats import DurableStats
 
-__all__ = ["DurableEntry", "DurableJobs", "OnChange", "OnEnd"]
+__all__ = ["DurableEntry", "DurableJobs", "DurableStats", "OnChange", "OnEnd"]

@@ -32,9 +32,15 @@ class _Create:
     Attributes:
         answered: Its entry, as soon as the create is answered or held back, `None` where another owner sends it; or
             what keeps it from being sent.
+        held_by: What keeps it from being sent at present, where no gate knows of it; `None` otherwise.
     """
 
     answered: asyncio.Future[DurableEntry | None] = field(factory=lambda: asyncio.get_running_loop().create_future())
+    held_by: Exception | None = None
+
+    def hold(self, reason: Exception | None) -> None:
+        """Set what keeps it from being sent; `None` once it is tried again."""
+        self.held_by = reason
 
     def answer(self, result: DurableEntry | Exception | None) -> None:
         """Set the first result; later ones change nothing."""
@@ -79,11 +85,16 @@ class Creates:
         create = self._under_way.get(key)
         return None if create is None else create.answered
 
+    def held_by(self, key: str) -> Exception | None:
+        """Return what keeps a create under way from being sent, where no gate knows of it; `None` otherwise."""
+        create = self._under_way.get(key)
+        return None if create is None else create.held_by
+
     def withdraw(self, row: JournalRow) -> None:
         """End a create that waits to be sent, and whose row was abandoned; a claim that is asked for is refused."""
         if row.state is State.ABANDONED and row.key in self._under_way:
             self._under_way[row.key].answer(abandoned_error(row))
-            self._item_tasks.advance(Phase.NO_CREATES, self._item_tasks.tasks_of(row.key))
+            self.cease(row.key)
 
     async def _run(self, item: RunningItem) -> None:
         create = self._under_way[item.key]
@@ -99,6 +110,7 @@ class Creates:
     async def _try_to_send(self, item: RunningItem, create: _Create) -> bool:
         """Send the create as soon as it may go; return false when it is to be tried again later."""
         context = self._item_tasks.context
+        create.hold(None)
         try:
             await settle_claims(context.records.store, NOBODY)  # so that the sweep notices what this moves
             await self._send(item, create)
@@ -121,14 +133,14 @@ class Creates:
         """Return what is answered to a create that was not sent, since its row had been moved or must wait."""
         if row.state is State.ABANDONED:
             return abandoned_error(row)
-        return None if row.state is State.SENDING else self._following.entry(row)
+        return None if row.state is State.SENDING else entry_of(row)
 
     async def _send(self, item: RunningItem, create: _Create) -> None:
         sending = ItemCreate(item)
         sent = await sending.run()
         if isinstance(sent, AgentJob):
             item.over = True
-            create.answer(entry_of(item.row, sent))
+            create.answer(entry_of(item.row))
             self._following.start(item.row, sent, last_create.get())
         elif sent.result is not None and item.state is not State.ABANDONED:
             error = sent.result.error or AgentJobsError("the create gave no job")
@@ -146,6 +158,8 @@ class Creates:
             await self._record_later(item, ref)
             return True
         create.answer(error)
+        if not isinstance(error, JournalError):
+            create.hold(error)
         if item.claim is not None:  # the next sweep tells of an outcome that was not recorded
             context.records.store.claims.leave(item.claim, item.key)
         _logger.warning("%r is held back for %.0f s: %s", item.key, _HELD_SECONDS, log_text(error))

@@ -2,16 +2,17 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import copy_context
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from attrs import define, field
+from attrs import define, evolve, field
 
 from agentjobs_async import AgentJob, AgentJobsSession, JobRef, JournalError, SessionClosedError
-from agentjobs_async._extra import extra_text
 from agentjobs_async._loop.cancel_scope import CancelScope, wait_until_left
+from agentjobs_async._loop.delays import doubling
 from agentjobs_async._polling.tracked import Watch
 from agentjobs_async._polling.updates import Updates
 from agentjobs_async.batch import JournalRow, Outcome, State
@@ -20,7 +21,6 @@ from agentjobs_async.batch._run.item_run import record_end, result_of
 from agentjobs_async.batch._run.records import Records
 from agentjobs_async.batch._store.durable_rows import DurableRows
 from agentjobs_async.batch._store.tries import refusal
-from agentjobs_async.batch.items import context_text, object_of
 from agentjobs_async.batch.states import ENDED
 from agentjobs_async.durable._callback import Callback
 from agentjobs_async.durable.entry import DurableEntry, end_of_row, entry_of, ref_of_row
@@ -47,8 +47,6 @@ class Followed:
         tries: Which of its tries this is.
         ref: Its job; `None` where the create gave none.
         state: Where the row is: active until an end is recorded or found.
-        context: The context as JSON; `None` without one.
-        extra: The extra as JSON; `None` without one.
         earlier_polls: How often the job was polled by earlier waits and processes.
         task: What waits for the job and tells of its end.
         watch: The newest wait; `None` before the first one.
@@ -60,8 +58,6 @@ class Followed:
     tries: int
     ref: JobRef | None
     state: State
-    context: str | None
-    extra: str | None
     earlier_polls: int
     task: asyncio.Task[None] = field(init=False)
     watch: Watch | None = field(default=None, init=False)
@@ -77,15 +73,6 @@ class Followed:
     def seen(self) -> float | None:
         """Loop time at which a poll last showed the job; `None` before, and once the wait is over."""
         return None if self.watch is None else self.watch.seen
-
-    @property
-    def job(self) -> AgentJob | None:
-        """The job as it was seen last; `None` before, and once the wait is over."""
-        return None if self.watch is None or self.watch.tracked is None else self.watch.tracked.job
-
-    def entry(self, job: AgentJob | None, error: str | None = None) -> DurableEntry:
-        """Return the entry of the row as it is."""
-        return DurableEntry(self.key, self.state, self.ref, job, object_of(self.context), error, object_of(self.extra))
 
 
 @define(eq=False)
@@ -113,14 +100,13 @@ class Following:
     """The callbacks under way, by the keys of their rows."""
     _closing: bool = field(default=False, init=False)
 
+    def counts(self) -> Counter[State]:
+        """Return how many rows are followed in each state. It may be asked in any thread."""
+        return Counter(followed.state for followed in list(self._followed.values()))
+
     def under_way(self) -> list[Followed]:
         """Return the rows that are followed now."""
         return list(self._followed.values())
-
-    def entry(self, row: JournalRow) -> DurableEntry:
-        """Return the entry of a row, with the job as it was seen last."""
-        followed = self._followed.get(row.key)
-        return entry_of(row, None if followed is None else followed.job)
 
     def follow(self, row: JournalRow) -> None:
         """Follow the job of an active row, or tell of the end of one that has ended, unless that is being done."""
@@ -142,7 +128,7 @@ class Following:
     def tell(self, row: JournalRow, state: State, error: Exception) -> None:
         """Call `on_end` for a create that gave no job."""
         followed = self._followed_of(row, None, state)
-        self._start(followed, self._tell(followed, error))
+        self._start(followed, self._tell(followed, entry_of(row), error))
 
     def tell_earlier(self, row: JournalRow) -> None:
         """Call `on_end` with untold ends of a planned row's earlier tries, in place of what was done for it before."""
@@ -150,6 +136,27 @@ class Following:
         if row.tries > 1 and self.on_end is not None:
             followed = self._followed_of(row, None, row.state)
             self._start(followed, self._tell_earlier(followed))
+
+    def show_held(self, row: JournalRow, reason: Exception) -> bool:
+        """Call `on_change` with why the create of a planned row is held back; return false while it can't be called."""
+        if self.on_change is not None:
+            if row.key in self._followed:  # the ends of its earlier tries are being told
+                return False
+            followed = self._followed_of(row, None, row.state)
+            self._start(followed, self._show_held(followed, self.on_change, reason))
+        return True
+
+    def notify(self, key: str) -> bool:
+        """Poll the job of a row soon; return whether a job is followed under its key.
+
+        Raises:
+            SessionClosedError: The session is closed or draining.
+        """
+        followed = self._followed.get(key)
+        if followed is None or followed.ref is None or followed.state is not State.ACTIVE:
+            return False
+        self.session.notify(followed.ref)  # a wait that is about to begin polls it at once by itself
+        return True
 
     def leave(self, key: str) -> None:
         """Stop following a row. A callback under way continues, and is the last one."""
@@ -182,7 +189,7 @@ class Following:
             await wait_until_left(lambda: not all(task.done() for task in tasks))
 
     def _followed_of(self, row: JournalRow, ref: JobRef | None, state: State) -> Followed:
-        return Followed(row.key, row.tries, ref, state, context_text(row.context), extra_text(row.extra), row.polls)
+        return Followed(row.key, row.tries, ref, state, row.polls)
 
     def _start(self, followed: Followed, work: Coroutine[Any, Any, None]) -> None:
         """Start the task of a row, in place of the one before; once closed, the next start of a process does it."""
@@ -227,7 +234,7 @@ class Following:
             return  # a person, or another process, has moved it on: the next sweep notices that
         followed.state = row.state
         if row.state == state and (row.error is not None) is has_error:
-            await self._tell(followed, ended)
+            await self._tell(followed, entry_of(row), ended)
         else:  # a person, or an earlier task whose write went on, has ended it otherwise
             await self._tell_row(followed, row)
 
@@ -238,26 +245,40 @@ class Following:
             followed.watch = updates.watch
             async for job in updates:
                 if self.on_change is not None and not job.is_terminal:
-                    await self._call(followed, partial(self.on_change, followed.entry(job), job))
+                    await self._call(followed, partial(self._show, self.on_change, job))
                     await updates.wait_for_end(self.least_gap)
         return job
 
+    async def _show_held(self, followed: Followed, on_change: Callback, reason: Exception) -> None:
+        """Call `on_change` once with why a create is held back, unless it may be sent by now."""
+
+        async def show(row: JournalRow) -> bool:
+            return row.state is not State.PLANNED or await on_change(entry_of(row), reason)
+
+        await self._call(followed, show)
+
+    async def _show(self, on_change: Callback, job: AgentJob, row: JournalRow) -> bool:
+        """Call `on_change` with a job; not where its row has moved on since, whose end is told then."""
+        if row.state is not State.ACTIVE or row.job_id != job.id:
+            return True
+        return await on_change(evolve(entry_of(row), job=job), job)
+
     async def _tell_row(self, followed: Followed, row: JournalRow) -> None:
         """Call `on_end` with an end as the journal has it, or a job as the service has it, if that answers in time."""
-        ended = end_of_row(row, followed.ref, await _retried(partial(refusal, self.records.store, row)))
+        ended = end_of_row(row, await _retried(partial(refusal, self.records.store, row)))
         if isinstance(ended, AgentJob):
             resumed_from.set(row.traceparent)
             # A wait, since its polls keep to the budget: very many ends may be told at once.
             read = await result_of(self.session.wait_for_job(ended.ref, timeout=_READING_SECONDS))
             if isinstance(read, AgentJob) and read.status == row.state:  # else it was archived since
                 ended = read
-        await self._tell(followed, ended)
+        await self._tell(followed, entry_of(row), ended)
 
-    async def _tell(self, followed: Followed, ended: AgentJob | Exception) -> None:
-        """Call `on_end` until it has returned."""
+    async def _tell(self, followed: Followed, entry: DurableEntry, ended: AgentJob | Exception) -> None:
+        """Call `on_end` until it has returned, first with the ends of earlier tries."""
         if self.on_end is not None:
             await self._tell_earlier(followed)
-            await self._tell_until_done(followed, followed, ended)
+            await self._tell_until_done(followed, entry, ended)
 
     async def _tell_earlier(self, followed: Followed) -> None:
         """Call `on_end` with the ends of the row's earlier tries, in their order, until each call has returned."""
@@ -265,28 +286,29 @@ class Following:
             return
         await self._last_call(followed.key)  # it may be of one of these ends
         for row in await _retried(partial(self.rows.untold, followed.key)):
-            ended = end_of_row(row, ref_of_row(row), await _retried(partial(refusal, self.records.store, row)))
-            await self._tell_until_done(followed, self._followed_of(row, ref_of_row(row), row.state), ended)
+            ended = end_of_row(row, await _retried(partial(refusal, self.records.store, row)))
+            await self._tell_until_done(followed, entry_of(row), ended)
 
-    async def _tell_until_done(self, followed: Followed, told: Followed, ended: AgentJob | Exception) -> None:
-        """Call `on_end` with an end of the row that is followed, until it has returned: `told` is its try."""
+    async def _tell_until_done(self, followed: Followed, entry: DurableEntry, ended: AgentJob | Exception) -> None:
+        """Call `on_end` with an end of the row that is followed, until it has returned: `entry` is its try."""
         if self.on_end is not None:
-            for delay in _delays():
-                if await self._call(followed, partial(self._tell_once, self.on_end, followed, told, ended)):
+            job = ended if isinstance(ended, AgentJob) else None
+            entry = evolve(entry, job=job, error=entry.error if job else entry.error or str(ended))
+            for delay in doubling(_FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS):
+                if await self._call(followed, partial(self._tell_once, self.on_end, followed, entry, ended)):
                     return
                 await asyncio.sleep(delay)
 
     async def _tell_once(
-        self, on_end: Callback, followed: Followed, told: Followed, ended: AgentJob | Exception
+        self, on_end: Callback, followed: Followed, entry: DurableEntry, ended: AgentJob | Exception, row: JournalRow
     ) -> bool:
         """Call `on_end`, and record that it has returned: after a crash in between, it is called once more."""
-        entry = told.entry(ended) if isinstance(ended, AgentJob) else told.entry(None, str(ended))
-        if not await on_end(entry, ended):
+        if not await on_end(evolve(entry, context=row.context or {}), ended):
             return False
-        await _retried(partial(self._record_told, followed, told))
+        await _retried(partial(self._record_told, followed, entry))
         return True
 
-    async def _record_told(self, followed: Followed, told: Followed) -> None:
+    async def _record_told(self, followed: Followed, told: DurableEntry) -> None:
         """Record that `on_end` has returned."""
         # Once it was left, its try may have another end by now, of the same state.
         is_end_of_row = not followed.left
@@ -296,18 +318,20 @@ class Following:
             if not self._closing:  # else the next start tells it once more
                 raise
 
-    async def _call(self, followed: Followed, call: Callable[[], Coroutine[Any, Any, bool]]) -> bool:
+    async def _call(self, followed: Followed, call: Callable[[JournalRow], Coroutine[Any, Any, bool]]) -> bool:
         """Return what the call of a callback returns; it continues where its row is left, and does not begin then."""
         await self._last_call(followed.key)  # of an older end: it must not overtake this one
         # Again until the journal can be read: who has unfollowed the row may be sure that no callback begins.
-        if await _retried(partial(self.rows.no_longer_followed, [followed.key])):
+        row = await _retried(partial(self.rows.followed, followed.key))
+        if row is None:
             await _retried(partial(self.rows.leave_to_poll, [followed.key]))
             self.leave(followed.key)
             await asyncio.sleep(0)  # in which this task is cancelled
+            return False
 
         async def called() -> bool:
             # The row may have been left between the start of this task and its first step.
-            return not followed.left and await call()
+            return not followed.left and await call(row)
 
         # Never an eager task, as above.
         task = self._calls[followed.key] = asyncio.Task(called(), context=self._context.copy())
@@ -323,17 +347,10 @@ class Following:
 
 async def _retried(work: Callable[[], Awaitable[T]]) -> T:
     """Return what `work` returns, after longer and longer pauses while the journal can't be used."""
-    delays = _delays()
+    delays = doubling(_FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS)
     while True:
         try:
             return await work()
         except JournalError as error:
             _logger.warning("the end of a durable job is recorded or told later: %s", error)
         await asyncio.sleep(next(delays))
-
-
-def _delays() -> Iterator[float]:
-    delay = _FIRST_RETRY_SECONDS
-    while True:
-        yield delay
-        delay = min(2 * delay, _LONGEST_RETRY_SECONDS)

@@ -1,48 +1,42 @@
 """Durable jobs: submitted one by one under a key, created at most once, and followed to their ends across restarts."""
 
 import asyncio
-import logging
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import suppress
-from copy import deepcopy
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
-from itertools import islice
-from typing import Any, Final, Self
+from typing import Any, Self
 
 from attrs import evolve
 
-from agentjobs_async import AgentJob, AgentJobsSession, InvalidInputError, JournalError, SessionClosedError
-from agentjobs_async._loop.cancel_scope import CancelScope
-from agentjobs_async._loop.tasks import until_done
-from agentjobs_async._validation import checked_flag, checked_seconds
-from agentjobs_async.batch import BatchItem, Journal, JournalRow, Rows, State, Where
+from agentjobs_async import AgentJob, AgentJobsSession, InvalidInputError, JournalError
+from agentjobs_async._validation import checked_flag, checked_seconds, checked_timeout
+from agentjobs_async.batch import BatchItem, Journal, Rows, State, Where
 from agentjobs_async.batch._run.context import Phase
 from agentjobs_async.batch._run.kinds import DURABLE
 from agentjobs_async.batch._run.late_jobs import LateJobs
 from agentjobs_async.batch._run.tasks import GRACE_SECONDS, check_session_and_journal, noted_on, open_run
-from agentjobs_async.batch._store.durable_rows import DurableRows, Noticed
-from agentjobs_async.batch._store.owning import doubt_dead, free_dead, has_owner, settle_claims
-from agentjobs_async.batch._store.store import NOBODY
+from agentjobs_async.batch._store.durable_rows import DurableRows
 from agentjobs_async.batch.items import checked_item, checked_key
 from agentjobs_async.batch.limits import Kept, Limits, checked_limits
 from agentjobs_async.durable._callback import Callback
 from agentjobs_async.durable._creates import Creates
 from agentjobs_async.durable._following import Following
-from agentjobs_async.durable.entry import DurableEntry, abandoned_error
+from agentjobs_async.durable._held import HeldJobs
+from agentjobs_async.durable._listening import Listening
+from agentjobs_async.durable._noticing import Noticing
+from agentjobs_async.durable._notifying import Notifying
+from agentjobs_async.durable._submissions import Submissions, look_delays
+from agentjobs_async.durable._updates import EntryReader, EntryUpdates, closed_error
+from agentjobs_async.durable.entry import DurableEntry, entry_of
+from agentjobs_async.durable.stats import DurableStats
+from agentjobs_async.telemetry.metrics import ItemGauges
 
 __all__ = ["DurableJobs", "OnChange", "OnEnd"]
 
-OnChange = Callable[[DurableEntry, AgentJob], Awaitable[object] | object]
-"""What `on_change` of `DurableJobs` is: a plain or an async function of an entry and a job."""
+OnChange = Callable[[DurableEntry, AgentJob | Exception], Awaitable[object] | object]
+"""What `on_change` of `DurableJobs` is: a plain or an async function of an entry, and of a job or an error."""
 OnEnd = Callable[[DurableEntry, AgentJob | Exception], Awaitable[object] | object]
 """What `on_end` of `DurableJobs` is: a plain or an async function of an entry, and of the ended job or an error."""
-
-_SWEEP_SECONDS: Final = 2.0  # until what was resolved, retried or abandoned is noticed
-_SWEEPS: Final = 4  # at least, in the time after which another owner counts as dead
-_PAGE_KEYS: Final = 500  # in one statement
-_FIRST_LOOK_SECONDS, _LONGEST_LOOK_SECONDS = 0.05, 1.0  # at a row whose create another process is sending
-
-_logger: Final = logging.getLogger("agentjobs_async.durable")
 
 
 class DurableJobs:
@@ -64,7 +58,9 @@ class DurableJobs:
         session: Sends the creates and the polls. It is not closed.
         journal: An open one, not read-only, best one of its own.
         on_change: Called as `on_change(entry, job)` with the newest state of a job while it is at work: at first sight,
-            and when it has changed. The end is left to `on_end`, which begins once `on_change` has returned.
+            and when it has changed; and as `on_change(entry, error)` for a planned job that is held back, once in each
+            try for each type of reason: the key is refused, a 429, an outage, a rate, or the limits of all owners. The
+            end is left to `on_end`, which begins once `on_change` has returned.
         on_end: Called as `on_end(entry, job_or_error)` once the end is in the journal: with the `AgentJob`; or with the
             error where the create was refused, its outcome is unknown, or the job is gone or was abandoned. It is
             called at least once: again, after 1 s doubling to 300 s and after a restart, until it has returned. A job
@@ -99,8 +95,8 @@ class DurableJobs:
         self._least_gap = checked_seconds("least_gap", least_gap, zero=True)
         self._limits = checked_limits(limits)
         self._other_service = checked_flag("other_service", other_service)
-        self._submitting: set[asyncio.Future[Any]] = set()
-        self._is_open = self._closed = self._has_missed = False
+        self._is_open = self._closed = False
+        self._updates = EntryUpdates(session, journal)
 
     async def __aenter__(self) -> Self:
         """Follow all jobs under way.
@@ -111,8 +107,7 @@ class DurableJobs:
         """
         if self._is_open or self._closed:
             raise InvalidInputError("durable jobs are entered once: make new ones")
-        self._store = self._journal.store
-        self._item_tasks = item_tasks = await open_run(
+        self._item_tasks = await open_run(
             self._session,
             self._journal,
             DURABLE,
@@ -120,25 +115,44 @@ class DurableJobs:
             own={"timeout": None},
             other_service=self._other_service,
         )
-        # No await before `_sweep_once`: from here on `_leave` undoes all of it, and needs these attributes.
-        self._is_open = True
-        records = item_tasks.context.records
-        self._rows = DurableRows(self._store, records.owner, tells=self._on_end is not None)
-        self._following = Following(self._session, records, self._rows, self._on_change, self._on_end, self._least_gap)
-        self._creates = Creates(item_tasks, self._following)
+        # No await before `sweep_once`: from here on `_leave` undoes all of it, and needs what `_assemble` makes.
+        self._assemble()
+        self._is_open = True  # last: an exporter's thread may ask at any moment
         try:
             # A crash within it leaves rows that this owner follows. In a file the next owner frees all rows of others;
             # on a server any owner does, once the heartbeats have stopped for long enough.
-            await self._sweep_once()
+            await self._noticing.sweep_once()
         except BaseException:  # `__aexit__` is called only for a block that was entered
             with suppress(JournalError):  # the ids that it names are in the log
                 await self._leave(0.0)
             raise
-        recording = item_tasks.record_seen(self._following.under_way)
-        _ = item_tasks.start_helper(recording, Phase.LEFT)
-        _ = item_tasks.start_helper(self._sweep(), Phase.NO_CREATES)
-        _ = item_tasks.start_helper(LateJobs(item_tasks.context, None).poll(), Phase.ANSWERS_ONLY)
+        self._start_helpers()
         return self
+
+    def _assemble(self) -> None:
+        """Make what works on the rows, from the rows themselves up: each part knows those before it."""
+        records = self._item_tasks.context.records
+        self._store = self._journal.store
+        self._rows = DurableRows(self._store, records.owner, tells=self._on_end is not None)
+        self._following = Following(self._session, records, self._rows, self._on_change, self._on_end, self._least_gap)
+        self._creates = Creates(self._item_tasks, self._following)
+        self._noticing = Noticing(self._opened, self._store, self._rows, self._creates, self._following)
+        self._held = HeldJobs(self._item_tasks, self._creates, self._rows, self._following)
+        self._notifying = Notifying(self._rows, self._following, self._noticing)
+        self._submissions = Submissions(
+            self._session, self._store, self._rows, self._creates, self._held, self._noticing
+        )
+
+    def _start_helpers(self) -> None:
+        """Start what goes on by itself until the block is left."""
+        start = self._item_tasks.start_helper
+        _ = start(self._item_tasks.record_seen(self._following.under_way), Phase.LEFT)
+        _ = start(self._noticing.sweep(), Phase.NO_CREATES)
+        _ = start(self._held.look_on(), Phase.NO_CREATES)
+        if self._store.notifies:
+            listening = Listening(self._opened, self._rows, self._noticing)
+            _ = start(listening.run(), Phase.NO_CREATES)
+        _ = start(LateJobs(self._item_tasks.context, None).poll(), Phase.ANSWERS_ONLY)
 
     async def __aexit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
         with noted_on(error):
@@ -178,7 +192,9 @@ class DurableJobs:
 
         Returns:
             The entry. Its `state` is `active` or the end of the job; `rejected` or `unknown`, which `on_end` is told
-            as well; or `planned` where the server refuses the key at present (401, 403): it is sent later.
+            as well; or `planned` where the server refuses the key at present (401, 403), or where another process
+            follows the job and its create is held back: it is sent later. `error` says why a planned job is held back,
+            where that is known by now.
 
         Raises:
             InvalidInputError: An argument is invalid, or the key is that of another prompt, project or extra.
@@ -197,15 +213,7 @@ class DurableJobs:
         self._check_open()
         self._store.check_text("prompt", prompt)
         wait_for_create = checked_flag("wait_for_create", wait_for_create)
-        # In a task of its own: a cancellation between the plan and the create would leave a row that nothing sends.
-        task = asyncio.get_running_loop().create_task(self._submit(item, wait_for_create=wait_for_create))
-        self._submitting.add(task)
-        task.add_done_callback(self._submitted)
-        await asyncio.wait([task])
-        if task.cancelled():
-            raise SessionClosedError("the durable jobs were closed; what is planned continues at the next start")
-        entry = task.result()  # that of all who wait for the same create
-        return evolve(entry, context=deepcopy(entry.context), extra=deepcopy(entry.extra))
+        return await self._submissions.submit(item, wait_for_create=wait_for_create)
 
     async def get(self, key: str) -> DurableEntry | None:
         """Return the entry of a key; `None` if there is none.
@@ -214,20 +222,51 @@ class DurableJobs:
             InvalidInputError: It can be no key: not a string of 1 to 512 characters, without control characters.
         """
         self._check_open()
-        row = await self._row(checked_key(key))
-        return None if row is None else self._following.entry(row)
+        row = await self._journal.get(key)
+        return None if row is None else entry_of(row)
 
     async def active(self, where: Where | None = None) -> list[DurableEntry]:
         """Return the entries of all jobs that are followed and have not ended, in the order of their submission.
 
-        On PostgreSQL these are the jobs of all processes; `job` is set for those that this one follows.
+        On PostgreSQL these are the jobs of all processes.
 
         Args:
-            where: Conditions that they meet as well, such as `Where(text="chat-7/")`, which looks for a text in keys
-                and prompts; `None` for all.
+            where: Conditions that they meet as well, such as `Where(prefix="chat-7/")`, for those whose keys begin
+                with this text; `None` for all.
         """
         self._check_open()
-        return [self._following.entry(row) async for row in Rows(partial(self._rows.active, where=where))]
+        return [entry_of(row) async for row in Rows(partial(self._rows.active, where=where))]
+
+    def updates(
+        self, key: str, *, timeout: float | None = 1800.0
+    ) -> AbstractAsyncContextManager[AsyncIterator[DurableEntry]]:
+        """Return an async context manager over the entry of a key now, and then each change, from planned to the end.
+
+        The entries are those of the journal, so they are the same in every process, for the items of batches as well. A
+        change is another state, try, job, pull request or error; it is seen within a second. A slow reader gets the
+        newest entry, no backlog. `anext` may be cancelled: no change is lost. Leaving the block ends nothing else: the
+        job continues, and is followed as before.
+
+        The iteration ends after an entry that is terminal: `completed`, `failed`, `archived`, `rejected` or
+        `abandoned`. An `unknown` one is yielded, and the iteration continues: a person may settle it, or its create is
+        sent again with its key. An end after a retry is yielded to a reader that begins later, or that has not read the
+        end before it yet; a reader that has read that end gets no more.
+
+        Args:
+            key: The key of a row in the journal.
+            timeout: Seconds from entering the block, above 0; `None` waits for ever.
+
+        Raises:
+            InvalidInputError: An argument is invalid; or, from entering the block, there is no job of this key.
+            WaitTimeoutError: From the iteration: the timeout passed. Its `ref` is `None` where the job has no id at
+                present. `last_error` is a `JournalError` where the journal can't be read, which ends nothing before.
+            SessionClosedError: From entering the block or the iteration: the session or this object was closed, or the
+                session is draining.
+            JournalError: From entering the block: the journal can't be read.
+        """
+        if not self._closed:  # else entering the block raises it, as all errors but those of arguments
+            self._check_open()
+        return EntryReader(self._updates, checked_key(key), checked_timeout(timeout))
 
     async def unfollow(self, key: str) -> bool:
         """Stop following a job, for good: no callback is called for it any more, and the job itself continues.
@@ -241,8 +280,11 @@ class DurableJobs:
         """
         self._check_open()
         checked_key(key)
-        delays = _looks()
-        while not (unfollowed := await self._unfollowed(key)) and (state := await self._rows.followed_state(key)):
+        delays = look_delays()
+        while not (unfollowed := await self._unfollowed(key)):
+            state = await self._rows.followed_state(key)
+            if state is None:
+                break
             if state is State.PLANNED:
                 advice = "withdraw it by abandon, or unfollow it once it is sent"
                 raise InvalidInputError(f"{key!r:.200} is planned: {advice}")
@@ -277,152 +319,84 @@ class DurableJobs:
             JournalError: The journal can't be read or written.
         """
         self._check_open()
-        await self._journal.abandon(key)
+        await self._journal.abandon(checked_key(key))
         with suppress(JournalError):  # it is abandoned: the next sweep tells of it
-            await self._notice(key)
+            await self._noticing.notice(key)
+
+    async def retry(self, key: str) -> None:
+        """Plan a job once more that failed, was archived, rejected or abandoned, as `Journal.retry` does.
+
+        It keeps its key. What it was is kept as an earlier try, whose end `on_end` is still told first.
+
+        Raises:
+            InvalidInputError: There is no such job, or it has not ended in one of these ways; or it can be no key.
+            JournalError: The journal can't be read or written.
+        """
+        self._check_open()
+        await self._journal.retry(checked_key(key))
+        with suppress(JournalError):  # it is planned: the next sweep sends it
+            await self._noticing.notice(key)
+
+    async def set_context(self, key: str, context: dict[str, Any] | None) -> None:
+        """Replace the context of a job, as `Journal.set_context` does: each later call of a callback gets the new one.
+
+        Args:
+            key: The key.
+            context: As of `submit`; `None` for none.
+
+        Raises:
+            InvalidInputError: There is no such job, `context` is no JSON object of up to 16 KiB, or `key` can be no
+                key.
+            JournalError: The journal can't be written.
+        """
+        self._check_open()
+        await self._journal.set_context(key, context)
+
+    def stats(self) -> DurableStats:
+        """Return a snapshot of the jobs that this process follows; all of it is 0 while the block is not entered."""
+        if not self._is_open:
+            return DurableStats({}, 0)
+        creates, held = self._item_tasks.stats(None), self._held.now()
+        counts = self._following.counts()
+        counts[State.PLANNED] = 0  # those that are followed are among the creates
+        counts.update(item.state for item in self._item_tasks.under_way())
+        counts[State.UNKNOWN] = self._noticing.unknown
+        paused_by = creates.paused_by or self._held.unsent_by()
+        return DurableStats(dict(+counts), len(held), paused_by, creates.next_create)
+
+    def notify(self, key: str) -> asyncio.Future[bool]:
+        """Poll the job of a key once, soon, in whichever process follows it: for a webhook that reports a change.
+
+        It begins at once, and need not be awaited. However often it is called, no poll comes before the time for which
+        the service has asked. On PostgreSQL another process is told by a notification; where a pooler keeps that back,
+        its next sweep finds it, 2 s later at most. A file has one process.
+
+        Returns:
+            A future of whether a job is followed under the key, here or in another process. It raises a `JournalError`
+            where the journal can't be written, which is logged as well, once until that succeeds again; and a
+            `SessionClosedError` where the durable jobs are closed meanwhile.
+
+        Raises:
+            InvalidInputError: It can be no key, as for `get`; or the block was not entered.
+            SessionClosedError: The session or this object is closed or draining, or belongs to another event loop.
+        """
+        self._check_open()
+        return self._notifying.notify(checked_key(key))
+
+    def _gauges(self) -> ItemGauges | None:
+        """Return what gauges show, in whatever thread an exporter asks; `None` while the block is not entered."""
+        creates = self._item_tasks.gauges(None) if self._is_open else None
+        if creates is None:
+            return None
+        active = creates.states["active"] + self._following.counts()[State.ACTIVE]
+        states = {**creates.states, "active": active}
+        return evolve(creates, unknown=self._noticing.unknown, states=states)
 
     def _check_open(self) -> None:
         if self._closed:
-            raise SessionClosedError("the durable jobs are closed; make new ones")
+            raise closed_error()
         if not self._is_open:
             raise InvalidInputError("the durable jobs are not open: use them inside of async with DurableJobs(...)")
-
-    async def _submit(self, item: BatchItem, *, wait_for_create: bool) -> DurableEntry:
-        """Plan an item, and return its entry, at once or as soon as its create is answered or held back."""
-        submitted = await self._rows.submit(item)
-        if submitted is None:
-            raise InvalidInputError(
-                f"{item.key!r:.200} is the key of another prompt, project or extra in the journal: use another one"
-            )
-        row = submitted.row
-        if submitted.is_followed and row.state is State.PLANNED:
-            # No await before it: whatever moves the row from here on is noticed after this, and ends this create.
-            self._continue_with(Noticed(row, is_own=False))
-        else:
-            await self._notice(item.key)
-        if not wait_for_create:
-            return self._following.entry(row)
-        answer = self._creates.answer_to(item.key)
-        if answer is not None and (entry := await asyncio.shield(answer)) is not None:
-            return entry
-        row = await self._answered_elsewhere(row)
-        # The create may have ended since the row was read; and it may be retried.
-        newest = await self._row(item.key)
-        return self._following.entry(newest or row)
-
-    async def _row(self, key: str) -> JournalRow | None:
-        return (await self._store.rows_of([key])).get(key)
-
-    def _submitted(self, task: asyncio.Task[DurableEntry]) -> None:
-        self._submitting.discard(task)
-        if not task.cancelled():
-            task.exception()  # retrieved here: the call that asked may have been cancelled
-
-    async def _answered_elsewhere(self, row: JournalRow) -> JournalRow:
-        """Return a row once the process that follows it has had the answer to its create, or is held back."""
-        delays = _looks()
-        while await self._is_to_be_answered(row):
-            with CancelScope(None, self._session._shutdown.waits) as scope:
-                await asyncio.sleep(next(delays))
-            if scope.reason is not None:
-                raise scope.reason
-            row = (await self._store.rows_of([row.key]))[row.key]
-            if row.state is State.ABANDONED:
-                raise abandoned_error(row)
-        return row
-
-    async def _is_to_be_answered(self, row: JournalRow) -> bool:
-        """Return whether another process sends the create of a row, or is going to repeat it."""
-        if row.state is State.UNKNOWN:
-            return await has_owner(self._store, row.key)
-        return row.state is State.SENDING or (row.state is State.PLANNED and row.error is None)
-
-    def _continue_with(self, noticed: Noticed, *, repeats: bool = False) -> None:
-        """Continue with a row that this process follows, where it is: in place of what was done for it before.
-
-        `repeats` says that its create is in doubt, and may be sent again with its key.
-        """
-        row = noticed.row
-        self._creates.withdraw(row)
-        if self._creates.answer_to(row.key) is not None and row.state is not State.ABANDONED:
-            return  # it goes on by itself, and tells of an end
-        if row.state is State.PLANNED or repeats:
-            self._following.tell_earlier(row)
-            self._creates.begin(row)
-        elif row.state is not State.ACTIVE or noticed.is_own:  # else another owner polls it, until it leaves it
-            self._following.follow(row)
-
-    async def _notice(self, key: str | None = None) -> None:
-        """Continue with the rows that nobody follows, and with own ones that another owner has moved or left."""
-        after = 0
-        try:
-            while found := await self._rows.notice(after, key=key):
-                unknown = [noticed for noticed in found if noticed.row.state is State.UNKNOWN]
-                # No await before it. Unknown ones may wait: whoever moves them meanwhile has them noticed once more.
-                for noticed in found:
-                    if noticed.row.state is not State.UNKNOWN:
-                        self._continue_with(noticed)
-                numbers = await self._creates.repeatable([noticed.row for noticed in unknown])
-                for noticed in unknown:
-                    self._continue_with(noticed, repeats=noticed.number in numbers)
-                after = found[-1].number
-        except JournalError:
-            self._has_missed = True  # they may count as noticed by now: only the answer was lost
-            raise
-
-    async def _sweep_once(self) -> None:
-        """Free what dead owners have, and continue with what needs it; without an `on_end`, leave ends to others.
-
-        A claim that was cancelled before its answer came leaves a row that is `sending`, and that nothing sends.
-        """
-        await free_dead(self._store)
-        # Moved by nobody: so the rows are to be noticed, as those that others have moved.
-        await settle_claims(self._store, NOBODY)
-        await doubt_dead(self._store, NOBODY, followed=True)
-        if self._has_missed:
-            await self._rows.look_again()
-            self._has_missed = False
-        await self._notice()
-        await self._send_unattended()
-        if self._on_end is None:
-            for row in await self._rows.leave_to_tell():
-                self._creates.withdraw(row)
-                self._following.leave(row.key)
-
-    async def _send_unattended(self) -> None:
-        """Send what is planned and has no create under way: one may have been ending as its row was planned again."""
-        keys = [key for key in await self._rows.planned() if self._creates.answer_to(key) is None]
-        for start in range(0, len(keys), _PAGE_KEYS):
-            for row in (await self._store.rows_of(keys[start : start + _PAGE_KEYS])).values():
-                if row.state is State.PLANNED:
-                    self._continue_with(Noticed(row, is_own=False))
-
-    async def _sweep(self) -> None:
-        """Look, until cancelled, for rows that owners left, and for what others have moved."""
-        seconds = min(_SWEEP_SECONDS, self._opened.owner_timeout / _SWEEPS)
-        life = self._life()
-        while True:
-            await asyncio.sleep(seconds)
-            try:
-                if life != (now := self._life()):
-                    await self._leave_no_longer_followed()
-                    life = now
-                await self._sweep_once()
-            except JournalError as error:
-                _logger.info("the journal can't be searched, and is later: %s", error)
-
-    async def _leave_no_longer_followed(self) -> None:
-        """Leave what other processes follow: for them this one counts as dead, since its heartbeats had stopped."""
-        keys = iter([followed.key for followed in self._following.under_way()])
-        while page := list(islice(keys, _PAGE_KEYS)):
-            left = await self._rows.no_longer_followed(page)
-            for key in left:
-                self._following.leave(key)
-            await self._rows.leave_to_poll(list(left))
-
-    def _life(self) -> int:
-        """Return what changes when this owner may have counted as dead."""
-        return 0 if self._opened.heartbeat is None else self._opened.heartbeat.life
 
     async def _leave(self, grace: float) -> None:
         """Stop following, and wait `grace` seconds for creates and callbacks under way.
@@ -431,6 +405,7 @@ class DurableJobs:
             JournalError: The journal does not have jobs that were created.
         """
         was_open, self._is_open, self._closed = self._is_open, False, True
+        self._updates.stop()
         if not was_open:
             return
         until = asyncio.get_running_loop().time() + grace
@@ -439,9 +414,10 @@ class DurableJobs:
             try:
                 await self._item_tasks.close(grace)
             finally:
-                for task in self._submitting:
-                    task.cancel()
-                await until_done(set(self._submitting))
+                try:
+                    await self._notifying.cancel()
+                finally:
+                    await self._submissions.cancel()
         except asyncio.CancelledError:
             until = 0.0  # a callback under way is called again at the next start
             raise
@@ -453,12 +429,7 @@ class DurableJobs:
         try:
             await self._following.close(max(until - asyncio.get_running_loop().time(), 0.0))
         finally:
-            await self._item_tasks.leave_journal()
-
-
-def _looks() -> Iterator[float]:
-    """Yield the seconds from one look at a row to the next."""
-    delay = _FIRST_LOOK_SECONDS
-    while True:
-        yield delay
-        delay = min(2 * delay, _LONGEST_LOOK_SECONDS)
+            try:
+                await self._updates.close()
+            finally:
+                await self._item_tasks.leave_journal()

@@ -9,6 +9,7 @@ from procrastinate import App
 from procrastinate.jobs import Job
 
 from agentjobs_async.batch import Journal
+from agentjobs_async.batch._pages import pages_of
 from agentjobs_async.batch._store.owning import doubt_dead, free_dead, unowned
 from agentjobs_async.batch._store.store import NOBODY
 from agentjobs_async.engines._connector import error_text
@@ -30,9 +31,9 @@ _logger: Final = logging.getLogger("agentjobs_async.engines")
 
 async def hand_out(app: App, keys: Sequence[str], chunk: int) -> None:
     """Add tasks of up to `chunk` keys each to the queue."""
-    tasks: list[Any] = [{"keys": list(keys[start : start + chunk])} for start in range(0, len(keys), chunk)]
-    for start in range(0, len(tasks), _TASKS_AT_ONCE):
-        await app.configure_task(TASK, queue=QUEUE).batch_defer_async(*tasks[start : start + _TASKS_AT_ONCE])
+    tasks: list[Any] = [{"keys": page} for page in pages_of(keys, chunk)]
+    for page in pages_of(tasks, _TASKS_AT_ONCE):
+        await app.configure_task(TASK, queue=QUEUE).batch_defer_async(*page)
 
 
 class Sweep:

@@ -7,12 +7,11 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
-from itertools import islice
 from typing import Final
 
 from agentjobs_async import AgentJobsError, AgentJobsSession, JournalError
 from agentjobs_async._extras import extra_named
-from agentjobs_async._validation import checked_count, checked_seconds
+from agentjobs_async._validation import checked_count, checked_flag, checked_seconds
 
 with extra_named("agentjobs_async.engines.procrastinate", "procrastinate"):
     from procrastinate import App, BaseRetryStrategy, JobContext, RetryDecision
@@ -20,12 +19,15 @@ with extra_named("agentjobs_async.engines.procrastinate", "procrastinate"):
     from procrastinate.jobs import Job
 
     from agentjobs_async.batch import BatchItem, BatchResult, BatchWorker, InvalidItems, Journal, Limits
+    from agentjobs_async.batch._pages import pages_of
     from agentjobs_async.batch._planning import Planner
+    from agentjobs_async.batch._store.measures import counts
     from agentjobs_async.batch._store.queries import Query
     from agentjobs_async.batch.items import checked_keys
     from agentjobs_async.batch.limits import Kept
     from agentjobs_async.batch.states import OPEN
     from agentjobs_async.engines._connector import QueueConnector, error_text, queue_errors
+    from agentjobs_async.engines._ending import stop_at_the_end
     from agentjobs_async.engines._sweeping import QUEUE, TASK, Sweep, hand_out
 
 __all__ = ["defer", "run_worker", "submit", "work_off"]
@@ -61,8 +63,7 @@ async def submit(
     """
     invalid: InvalidItems = []
     planner = Planner(journal.store, project_id)
-    remaining = iter(items)
-    while page := list(islice(remaining, _PAGE)):
+    for page in pages_of(items, _PAGE):
         plan = await planner.plan(page)
         invalid += plan.invalid
         await defer([row.key for _, row in plan.planned], journal=journal, chunk=chunk)
@@ -102,11 +103,15 @@ async def run_worker(
     timeout: float | Kept | None = "kept",  # noqa: ASYNC109 - of each item, as in run_batch
     stalled_after: float = 30.0,
     polling: float = 2.0,
+    until_done: bool = False,
     stop: asyncio.Event | None = None,
     on_result: Callable[[BatchResult], object] | None = None,
     other_service: bool = False,
 ) -> None:
     """Run submitted items, beside any number of other workers on other machines, until `stop` is set.
+
+    Each chunk that it has run is one line of the logger `agentjobs_async.engines`, at INFO: how its items ended, and
+    how many are left over, which are run again later.
 
     When `stop` is set or the call is cancelled, no create is started, creates under way have up to 10 s for their
     responses, and unfinished chunks are given back to the queue; all of this takes at most 30 s. If a worker dies, the
@@ -120,8 +125,12 @@ async def run_worker(
         max_sending: As of `Limits`: what the death of this worker can leave unknown.
         timeout: As of `Limits`, in each run of an item.
         stalled_after: Seconds without a heartbeat after which the tasks of another worker are taken over.
-        polling: Seconds between two looks for new tasks, in case a notification of the database was missed.
-        stop: Stops the worker when it is set; `None` if only a cancellation stops it.
+        polling: Seconds between two looks for new tasks, in case a notification of the database was missed; and with
+            `until_done`, between two looks whether all items have ended.
+        until_done: Whether it also returns once every item of the journal has ended, whichever worker ran it, and at
+            once where there is none. An unknown item counts as ended, unless a worker is going to repeat its create.
+            The items of durable jobs count as any others.
+        stop: Stops the worker when it is set, by the caller alone; `None` if only a cancellation stops it.
         on_result: As of `BatchWorker`.
         other_service: As in `run_batch`.
 
@@ -141,7 +150,9 @@ async def run_worker(
         on_result=on_result,
         other_service=other_service,
     ) as worker:
-        await work_off(worker, chunks=chunks, stalled_after=stalled_after, polling=polling, stop=stop)
+        await work_off(
+            worker, chunks=chunks, stalled_after=stalled_after, polling=polling, until_done=until_done, stop=stop
+        )
 
 
 async def work_off(
@@ -150,27 +161,41 @@ async def work_off(
     chunks: int = 100,
     stalled_after: float = 30.0,
     polling: float = 2.0,
+    until_done: bool = False,
     stop: asyncio.Event | None = None,
 ) -> None:
     """Run submitted items by an open worker: `run_worker` for callers that read the worker's `stats` meanwhile."""
     checked_count("chunks", chunks)
     checked_seconds("stalled_after", stalled_after)
     checked_seconds("polling", polling)
+    checked_flag("until_done", until_done)
     connector = QueueConnector(worker.journal._opened.connect_arguments())
     async with _opened(connector) as app:
         sweep = Sweep(app, worker.journal, stalled_after)
-        runner = _ChunkRunner(worker, stop or asyncio.Event(), sweep)
+        runner = _ChunkRunner(worker, sweep)
         app.task(name=TASK, queue=QUEUE, retry=_UntilEnded(), pass_context=True)(runner.run)
         sweeping = asyncio.create_task(sweep.run())
-        ending = asyncio.create_task(runner.fail_with_the_session())
+        ending = [asyncio.create_task(runner.fail_with_the_session())]
+        if until_done:
+            ending.append(asyncio.create_task(stop_at_the_end(worker.journal, runner.stop, polling)))
+        if stop is not None:
+            ending.append(asyncio.create_task(_stop_with(stop, runner.stop)))
         try:
+            await asyncio.sleep(0)  # an event that is set already has stopped it by now: no chunk is fetched
             while not runner.stop.is_set():
                 await _work(app, connector, runner, chunks, stalled_after, polling)
         finally:
-            ending.cancel()
+            for task in ending:
+                task.cancel()
             await _cancel(sweeping, connector)
     if runner.fault is not None:
         raise runner.fault
+
+
+async def _stop_with(callers: asyncio.Event, own: asyncio.Event) -> None:
+    """Set the worker's own event once the caller's is set, which may stop more than this worker."""
+    await callers.wait()
+    own.set()
 
 
 class _ChunkRunner:
@@ -181,8 +206,8 @@ class _ChunkRunner:
         fault: The error that stopped it, because every other item would meet it as well; `None` without one.
     """
 
-    def __init__(self, worker: BatchWorker, stop: asyncio.Event, sweep: Sweep) -> None:
-        self.stop = stop
+    def __init__(self, worker: BatchWorker, sweep: Sweep) -> None:
+        self.stop = asyncio.Event()
         self.fault: Exception | None = None
         self.worker = worker
         self._sweep = sweep
@@ -214,8 +239,17 @@ class _ChunkRunner:
         except AgentJobsError as error:
             self._fail(error)
             raise
+        await self._log(keys, left)
         if left:
             raise _NotEndedError(f"{len(left)} of {len(keys)} items")
+
+    async def _log(self, keys: Sequence[str], left: Sequence[str]) -> None:
+        """Log how the items of a chunk have ended, by whichever owner, and how many are left over."""
+        if not _logger.isEnabledFor(logging.INFO):
+            return
+        found = await counts(self.worker.journal.store, Query(keys=set(keys) - set(left)))
+        ends = ", ".join(f"{number} {state}" for state, number in found.items() if number) or "none ended"
+        _logger.info("a chunk of %d items: %s; %d left over", len(keys), ends, len(left))
 
 
 class _NotEndedError(Exception):

@@ -40,7 +40,7 @@ COMMANDS: Final[dict[State, tuple[Command, ...]]] = {
     State.ARCHIVED: (_RETRY, _RESUME),
     State.ACTIVE: (_RESUME, _GET),
     State.SENDING: (_RESUME,),
-    State.PLANNED: (_RESUME,),
+    State.PLANNED: (_RESUME, _resolve("Withdraw it: it is not sent then", "--abandon")),
     State.COMPLETED: (_GET,),
 }
 """What can be done about an item, by its state; the page's script fills in the same words."""

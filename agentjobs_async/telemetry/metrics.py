@@ -1,9 +1,10 @@
 """What is measured, and what each event adds to it: one table for OpenTelemetry and Prometheus."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from threading import Lock
+from types import MappingProxyType
 from typing import Any, Final
 from weakref import WeakSet
 
@@ -19,6 +20,7 @@ __all__ = [
     "POLLS",
     "POLL_DURATION",
     "Gauges",
+    "ItemGauges",
     "Metric",
     "label_names",
     "measurements",
@@ -72,8 +74,12 @@ _DUE: Final = Metric("agentjobs.jobs.due", "{job}", "Jobs due to be polled")
 _OLDEST: Final = Metric("agentjobs.jobs.oldest_unobserved", "s", "Time since the least recently polled job was polled")
 _ITEMS: Final = Metric("agentjobs.batch.items", "{item}", "Items of the observed batches", ("state",))
 
+_PLANNED: Final = Metric("agentjobs.items.planned", "{item}", "Items that are planned and not sent yet")
+_UNKNOWN: Final = Metric("agentjobs.items.unknown", "{item}", "Items whose creates have an unknown outcome")
+_HELD: Final = Metric("agentjobs.items.held", "{item}", "Planned items whose creates are held back, not by a limit")
+
 HISTOGRAMS: Final = (_JOB_DURATION, _LATENESS, _WAIT_DURATION, _CREATE_DURATION, POLL_DURATION)
-GAUGES: Final = (_WATCHED, _DUE, _OLDEST, _ITEMS)
+GAUGES: Final = (_WATCHED, _DUE, _OLDEST, _ITEMS, _PLANNED, _UNKNOWN, _HELD)
 
 
 def label_names(metric: Metric, *, projects: bool) -> tuple[str, ...]:
@@ -115,11 +121,30 @@ def _ended(event: JobPolled) -> tuple[Measurement, ...]:
     return late, (_JOB_DURATION, seconds, (str(event.job.status),))
 
 
+@frozen
+class ItemGauges:
+    """What gauges show of the items of a batch, a worker or durable jobs.
+
+    Attributes:
+        planned: How many are planned and not sent yet.
+        unknown: How many have a create whose outcome is unknown.
+        held: How many of the planned ones wait while creates of their projects are held back: by a refused key, a 429,
+            an outage or an unreachable server, not by a rate or `max_active`.
+        states: How many are in each state, in words; empty where only the above is known.
+    """
+
+    planned: int
+    unknown: int
+    held: int
+    states: Mapping[str, int] = MappingProxyType({})
+
+
 class Gauges:
-    """The sessions, trackers and batches that gauges show, whatever their event loops.
+    """The sessions, trackers, batches, workers and durable jobs that gauges show, whatever their event loops.
 
     Each has a method `_gauges`, which may be called in an exporter's thread: the figures are those of that moment, also
-    where all polls hang and no event comes. It returns `None` while there is nothing to show.
+    where all polls hang and no event comes. It returns `None` while there is nothing to show, else `ItemGauges`, or the
+    statistics of a tracker.
     """
 
     def __init__(self) -> None:
@@ -130,10 +155,12 @@ class Gauges:
         """Observe `source` for as long as it lives.
 
         Raises:
-            InvalidInputError: It is neither a session nor a tracker nor a batch.
+            InvalidInputError: It is none of them.
         """
         if isinstance(source, type) or not hasattr(source, "_gauges"):
-            raise InvalidInputError(f"observe takes a session, a tracker or a batch, not {type(source).__name__}")
+            raise InvalidInputError(
+                "observe takes a session, a tracker, a batch, a worker or durable jobs, not " + type(source).__name__
+            )
         with self._lock:
             self._sources.add(source)
 
@@ -151,10 +178,13 @@ def _added_up(found: list[Any]) -> Iterator[Measurement]:
         yield _WATCHED, sum(stats.jobs for stats in trackers), ()
         yield _DUE, sum(stats.due for stats in trackers), ()
         yield _OLDEST, max(stats.oldest_unobserved for stats in trackers), ()
-    items: Counter[str] = Counter()
-    for stats in found:
-        if hasattr(stats, "outcomes"):
-            items.update(waiting=stats.waiting, active=stats.active)
-            items.update({str(outcome): count for outcome, count in stats.outcomes.items()})
-    for state, count in items.items():
+    items = [stats for stats in found if isinstance(stats, ItemGauges)]
+    states: Counter[str] = Counter()
+    for stats in items:
+        states.update(stats.states)
+    for state, count in states.items():
         yield _ITEMS, count, (state,)
+    if items:
+        yield _PLANNED, sum(stats.planned for stats in items), ()
+        yield _UNKNOWN, sum(stats.unknown for stats in items), ()
+        yield _HELD, sum(stats.held for stats in items), ()

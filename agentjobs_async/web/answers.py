@@ -59,6 +59,7 @@ _BAD_ANSWER: Final = _Meaning(502, "service_failed")
 _REFUSED: Final = _Meaning(502, "service_refused")
 _UNAVAILABLE: Final = _Meaning(503, "unavailable", retry=True)
 _KEY_TAKEN: Final = _Meaning(409, "key_taken")
+_ABANDONED: Final = _Meaning(410, "abandoned")
 
 _MEANINGS: Final[dict[type[BaseException], _Meaning]] = {
     InvalidInputError: _Meaning(400, "invalid_request"),
@@ -104,7 +105,8 @@ def http_answer(error: BaseException) -> HttpAnswer:
                                          `withheld`; a Retry-After header
     `SessionClosedError`         503     `restarting`; a Retry-After header
     `JournalError`               503     `unavailable`; a Retry-After header
-    `AgentJobsError`             500     `internal`; so is any error that is not listed
+    `AgentJobsError`             500     `internal`, as any error that is not listed; 410, `abandoned` if
+                                         that is its outcome: the job was withdrawn or given up
     ===========================  ======  ========================================================
 
     The body has the keys `error` and `message`, which is the error's `public_message`; `outcome` if a create raised the
@@ -127,6 +129,8 @@ def http_answer(error: BaseException) -> HttpAnswer:
 def _meaning_of(error: BaseException) -> _Meaning:
     if isinstance(error, InvalidInputError) and error.reason == "key_taken":
         return _KEY_TAKEN
+    if isinstance(error, AgentJobsError) and error.outcome == "abandoned":
+        return _ABANDONED
     if is_busy(error) or (isinstance(error, NotSentError) and error.reason in {"withheld", "key"}):
         return _UNAVAILABLE
     return next((_MEANINGS[kind] for kind in type(error).__mro__ if kind in _MEANINGS), _FAILED)

@@ -17,13 +17,23 @@ HEARTBEAT: Final = b": heartbeat\n\n"
 """A comment as a frame: browsers ignore it, and proxies see that the connection is in use."""
 _ID_DIGITS: Final = 16  # of a state's hash: enough that two states of one job never share an id
 
-_Changes = AbstractAsyncContextManager[AsyncIterator[AgentJob]]
+
+class _State(Protocol):
+    """A job, or the entry of a durable one."""
+
+    @property
+    def is_terminal(self) -> bool: ...
+
+    def to_dict(self) -> dict[str, Any]: ...
+
+
+_Changes = AbstractAsyncContextManager[AsyncIterator[_State]]
 
 
 class _Updating(Protocol):
-    """A session or a tracker."""
+    """A session, a tracker, or durable jobs, which name a job by its key."""
 
-    def updates(self, job: Any, *, timeout: float | None = ...) -> _Changes: ...
+    def updates(self, job: Any, /, *, timeout: float | None = ...) -> _Changes: ...
 
 
 _Session = TypeVar("_Session", bound=_Updating)
@@ -47,8 +57,8 @@ def sse_events(
     Leaving the iterator ends the wait at once: by cancelling the task that iterates, or by `aclose()`.
 
     Args:
-        session: A session or a tracker.
-        job: What its `updates` accepts; a bare id on a session only.
+        session: A session or a tracker; or `DurableJobs`, which follow a job by its key, from planned to the end.
+        job: What its `updates` accepts: a bare id on a session only, a key on `DurableJobs`.
         heartbeat: Seconds of silence, above 0, after which a comment is sent. Keep it below the time-outs of proxies.
         last_event_id: The request's Last-Event-ID header: if the first state has this id, it is not sent again, unless
             it is an end. `None`, or an unknown id, sends every state.
@@ -77,6 +87,8 @@ def job_events(
     `job_end`    as above                                 the job, which has ended; the last event
     `job_error`  `None`                                   the body of `http_answer`; the last event
     ===========  =======================================  =========================================
+
+    Of `DurableJobs`, `data` is the entry by `DurableEntry.to_dict`; an `unknown` one is a `job`: it may be settled yet.
 
     The arguments are those of `sse_events`. There are no heartbeats: web sockets have pings of their own, and only one
     that is read as well, by another task, tells that its client has left.
@@ -107,37 +119,37 @@ async def _events(
     error: Exception | None = None
     try:
         async with updates as changes:
-            async for job in _with_silences(changes, heartbeat):
-                event = None if job is None else _event(job)
+            async for state in _with_silences(changes, heartbeat):
+                event = None if state is None else _event(state)
                 if event is None or event["event"] == "job_end" or event["id"] != last_event_id:
                     yield event
                 if event is not None:
-                    last_event_id = None  # a later state with this id is a change back to it
+                    last_event_id = event["id"]  # a change that is not shown is not sent either
     except Exception as raised:  # noqa: BLE001 - the response has begun: what ended the wait can be told only in it
         error = raised
     if error is not None:
         yield {"event": "job_error", "id": None, "data": http_answer(error).body}
 
 
-async def _with_silences(changes: AsyncIterator[AgentJob], heartbeat: float | None) -> AsyncGenerator[AgentJob | None]:
+async def _with_silences(changes: AsyncIterator[_State], heartbeat: float | None) -> AsyncGenerator[_State | None]:
     """Return the changes, and `None` after each `heartbeat` seconds without one."""
     while True:
         try:
             async with asyncio.timeout(heartbeat) as silence:
-                job: AgentJob | None = await anext(changes)  # cancelling it loses no change
+                state: _State | None = await anext(changes)  # cancelling it loses no change
         except TimeoutError:
             if not silence.expired():
                 raise  # of the wait, or of the caller's own `get_job`
-            job = None
+            state = None
         except StopAsyncIteration:
             return
-        yield job
+        yield state
 
 
-def _event(job: AgentJob) -> dict[str, Any]:
-    document = job.to_dict()
+def _event(state: _State) -> dict[str, Any]:
+    document = state.to_dict()
     digest = sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
-    return {"event": "job_end" if job.is_terminal else "job", "id": digest[:_ID_DIGITS], "data": document}
+    return {"event": "job_end" if state.is_terminal else "job", "id": digest[:_ID_DIGITS], "data": document}
 
 
 def frame(event: str, data: str, event_id: str | None = None) -> bytes:

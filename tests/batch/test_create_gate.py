@@ -6,9 +6,12 @@ import pytest
 
 from agentjobs_async import InvalidInputError, ServerError
 from agentjobs_async.batch._run.create_gate import CreateGate, Reason
+from agentjobs_async.batch._store.claims import NoRoomError
 from agentjobs_async.batch.limits import Rate
 
 pytestmark = pytest.mark.looptime
+
+WHY = ValueError("why")
 
 
 async def times(gate: CreateGate, count: int) -> list[float]:
@@ -59,11 +62,11 @@ async def test_a_create_counts_from_its_answer() -> None:
 async def test_a_longer_pause_stands() -> None:
     """A pause does not shorten a longer one; one that begins while a create waits holds back that create."""
     gate = CreateGate(None)
-    gate.hold(Reason.LIMITED, 100)
-    gate.hold(Reason.LIMITED, 5)
+    gate.hold(Reason.LIMITED, 100, WHY)
+    gate.hold(Reason.LIMITED, 5, WHY)
     waiting = asyncio.ensure_future(times(gate, 1))
     await asyncio.sleep(50)
-    gate.hold(Reason.LIMITED, 80)
+    gate.hold(Reason.LIMITED, 80, WHY)
     assert await waiting == [130]
 
 
@@ -162,7 +165,7 @@ async def test_the_end_of_an_outage() -> None:
 async def test_a_refusal() -> None:
     """While creates are refused none waits; then one at a time goes; a success ends it early."""
     gate, why = CreateGate(None), ValueError()
-    gate.hold(Reason.LIMITED, 5)
+    gate.hold(Reason.LIMITED, 5, WHY)
     waiting = asyncio.ensure_future(gate.take())
     await asyncio.sleep(1)
     gate.hold(Reason.REFUSED, 60, why)
@@ -176,3 +179,13 @@ async def test_a_refusal() -> None:
     gate.count_definite()
     gate.spend()
     assert await times(gate, 2) == [0, 0]
+
+
+async def test_a_full_journal() -> None:
+    """Where all owners leave no room, a create asks again soon; until then the gate says when it may go, and why."""
+    gate, loop = CreateGate(None), asyncio.get_running_loop()
+    full = NoRoomError("create_rate")
+    gate.hold(Reason.FULL, 5, full, expected=900)
+    assert (gate.next_at, gate.paused_by) == (loop.time() + 900, full)
+    assert await times(gate, 1) == [5]
+    assert (gate.next_at, gate.paused_by) == (loop.time(), None)

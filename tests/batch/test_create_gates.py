@@ -6,7 +6,9 @@ import pytest
 
 from agentjobs_async import AgentJobsError, CreateOutcomeUnknownError
 from agentjobs_async.batch import Rate
+from agentjobs_async.batch._run.create_gate import Reason
 from agentjobs_async.batch._run.create_gates import CreateGates, Permit
+from agentjobs_async.batch._store.claims import NoRoomError
 from tests.batch.stage import rate_limited, refused_key
 
 pytestmark = pytest.mark.looptime
@@ -60,6 +62,9 @@ async def test_what_holds_back_one_project() -> None:
     assert isinstance(gates.paused_by(["broken", "free"]), CreateOutcomeUnknownError)
     gates.hold_all(20.0, WHY)
     assert gates.paused_by(["free"]) is WHY
+    gates.common.hold(Reason.FULL, 20.0, NoRoomError("max_active"))
+    assert gates.paused_by(["free"]) == gates.common.paused_by
+    assert isinstance(gates.paused_by(["broken", "free"]), CreateOutcomeUnknownError)  # no fault hides what failed
     assert await seconds_until(gates, "free", "limited") == [20, 50]
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
+from attrs import evolve
 from sqlalchemy import Connection, select
 
 from agentjobs_async import AgentJob, InvalidInputError, JobRef, JournalError, NotFoundError, SessionClosedError
@@ -27,6 +28,7 @@ from agentjobs_async.batch._store.seen import Seen, record_seen
 from tests.batch.stage import (
     BY_HAND,
     NO_KEYS,
+    FakeSession,
     claim_of,
     connected,
     created_by_hand,
@@ -34,6 +36,7 @@ from tests.batch.stage import (
     records_of,
     rejected_by_hand,
     rows_of,
+    run,
     sent_by_hand,
     set_pragma,
     states,
@@ -145,6 +148,19 @@ async def test_a_repeated_key(journal: Journal) -> None:
             ("k9", "the key 'k9' came before in this run"),
         ]
     assert (await journal.counts())[State.PLANNED] == 600
+
+
+async def test_a_key_that_is_taken(journal: Journal) -> None:
+    """A key of another prompt, project or extra, of the journal or of the same input, is taken; a repetition is not."""
+    one = BatchItem("k", "p", "docs")
+    others = [evolve(one, prompt="q"), evolve(one, project_id="web"), evolve(one, extra={"branch": "main"})]
+    for refusing in (journal.check, journal.add, journal.check, journal.add):
+        invalid = await refusing([one, one, *others, BatchItem("x", " ")])
+        reasons = [error.reason for item, error in sorted(invalid, key=lambda found: found[0].key)]
+        assert reasons == [None, "key_taken", "key_taken", "key_taken", None]
+    results = await run(FakeSession(), [*others, one], journal)
+    refused = [result.error for result in results if result.outcome == "rejected"]
+    assert [isinstance(error, InvalidInputError) and error.reason for error in refused] == ["key_taken"] * 3
 
 
 async def test_resolve(journal: Journal) -> None:

@@ -16,6 +16,7 @@ from agentjobs_async import (
     AgentJobsError,
     AuthError,
     InvalidInputError,
+    JobFailedError,
     JobRef,
     JournalError,
     NotFoundError,
@@ -86,6 +87,10 @@ async def test_each_its_own_fate(journal: Journal) -> None:
     assert str(rows["k0"].error).startswith("HTTP 422: no")
     assert [row.key for row in await journal.unknown()] == ["k1", "k2"]
     assert rows["k6"].error == "OSError: my get_job"
+    errors = {result.item.key: result.error for result in results}
+    assert isinstance(errors["k3"], JobFailedError)
+    assert errors["k3"].job in [result.job for result in results]
+    assert (errors["k4"], errors["k8"]) == (None, None)
 
 
 async def test_duplicates_and_bad_items(journal: Journal) -> None:

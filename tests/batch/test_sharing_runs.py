@@ -14,7 +14,7 @@ from agentjobs_async import PollPolicy
 from agentjobs_async.batch import Batch, BatchItem, BatchResult, BatchWorker, Journal, Limits, Rate, State, run_batch
 from agentjobs_async.batch._database.schema import ITEMS
 from tests.batch.silence import be_silent, heartbeat_of, server_is_up
-from tests.batch.stage import FOREVER, FakeSession, PolledSession, items, outcomes, run, states
+from tests.batch.stage import FOREVER, FakeSession, PolledSession, items, outcomes, rejected, run, states
 
 pytestmark = [pytest.mark.looptime, pytest.mark.slow]
 
@@ -260,6 +260,34 @@ async def test_a_run_that_is_cut_off_while_another_waits(path: Path) -> None:
         await asyncio.wait([left])
         assert outcomes(await waiting) == {"k0": "unknown"}
         assert await run(second, items(2), journal) == []
+
+
+async def test_an_item_that_is_retried_while_its_run_goes_on(twice: tuple[Journal, Journal]) -> None:
+    """A run that has told of an item leaves its next try to later runs, even where one of them has left its job."""
+    first, second = FakeSession(duration=100.0), FakeSession(duration=FOREVER)
+    first.answers = {"p0": [rejected()]}
+    going_on = asyncio.create_task(run(first, items(2), twice[0]))
+    await asyncio.sleep(5)
+    assert await twice[0].retry("k0") == "k0"
+    assert outcomes(await run(second, (), twice[1], timeout=10.0, max_active=1)) == {"k0": "timed_out"}
+    assert keys_of(await going_on) == ["k0", "k1"]
+    assert outcomes(await run(FakeSession(), (), twice[0])) == {"k0": "completed"}
+
+
+async def test_an_item_that_is_retried_and_cut_off_while_its_run_goes_on(path: Path) -> None:
+    """A run that has told of an item leaves it to the next one to tell that its next try is unknown."""
+    first, second = FakeSession(duration=100.0), FakeSession()
+    first.answers, second.answers = {"p0": [rejected()]}, {"p0": [FOREVER]}
+    async with Journal.open(path) as journal:
+        going_on = asyncio.create_task(run(first, items(2), journal))
+        await asyncio.sleep(5)
+        await journal.retry("k0")
+        left = asyncio.create_task(run(second, (), journal))
+        await second.creates(1)
+        left.cancel()
+        await asyncio.wait([left])
+        assert keys_of(await going_on) == ["k0", "k1"]
+        assert outcomes(await run(second, (), journal)) == {"k0": "unknown"}
 
 
 async def test_an_item_that_is_withdrawn_while_two_runs_wait_to_send_it(twice: tuple[Journal, Journal]) -> None:

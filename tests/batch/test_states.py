@@ -9,7 +9,7 @@ def test_moves() -> None:
     retried = {State.FAILED, State.ARCHIVED, State.REJECTED, State.ABANDONED}
     job_ends = {state: {State.ACTIVE} for state in (State.COMPLETED, State.FAILED, State.ARCHIVED)}
     assert {state: origins(state) for state in State} == job_ends | {
-        State.PLANNED: {State.SENDING, State.UNKNOWN} | retried,
+        State.PLANNED: {State.PLANNED, State.SENDING, State.UNKNOWN} | retried,  # the first while it is held back
         State.SENDING: {State.PLANNED, State.UNKNOWN},
         State.ACTIVE: {State.SENDING, State.UNKNOWN, State.ACTIVE},
         State.ABANDONED: {State.PLANNED, State.ACTIVE, State.UNKNOWN},

@@ -314,7 +314,7 @@ async def test_raised_limits_are_noticed(file_journal: Journal, monkeypatch: pyt
 
     async def claim(key: str, *rest: Any) -> Any:
         asked.append(loop.time())
-        return NoRoom(3600.0) if len(asked) < 3 else await real(key, *rest)
+        return NoRoom(3600.0, "create_rate") if len(asked) < 3 else await real(key, *rest)
 
     monkeypatch.setattr(file_journal.store, "claim", claim)
     await file_journal.add(items(1))

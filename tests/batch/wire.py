@@ -85,7 +85,7 @@ class Wire:
 
     async def _carry(self, source: asyncio.StreamReader, target: asyncio.StreamWriter, flows: asyncio.Event) -> None:
         with suppress(OSError):
-            while piece := await source.read(_CHUNK):
+            while piece := await self._piece(source, is_answer=flows is self._answers):
                 await flows.wait()
                 if flows is self._questions and self._words and self._words[0] in piece:
                     del self._words[0]
@@ -96,11 +96,38 @@ class Wire:
         target.transport.abort()
         self._writers.discard(target)
 
+    async def _piece(self, source: asyncio.StreamReader, *, is_answer: bool) -> bytes:
+        """Return what is forwarded next; nothing at the end."""
+        del is_answer
+        return await source.read(_CHUNK)
+
+
+class Pooler(Wire):
+    """A wire that forwards no notification, as a pooler in transaction mode does."""
+
+    @property
+    def url(self) -> str:
+        """The database behind it, without encryption, so that its messages can be told apart."""
+        settings = {"sslmode": "disable", "gssencmode": "disable"}
+        return make_url(super().url).update_query_dict(settings).render_as_string(hide_password=False)
+
+    async def _piece(self, source: asyncio.StreamReader, *, is_answer: bool) -> bytes:
+        """Return the next message of the server that is no NotificationResponse; of the client, what it sends."""
+        if not is_answer:
+            return await super()._piece(source, is_answer=is_answer)
+        with suppress(asyncio.IncompleteReadError):
+            while True:
+                head = await source.readexactly(5)  # its type, and its length without that byte
+                body = await source.readexactly(int.from_bytes(head[1:], "big") - 4)
+                if not head.startswith(b"A"):
+                    return head + body
+        return b""
+
 
 @asynccontextmanager
-async def wired(database: str) -> AsyncIterator[Wire]:
+async def wired(database: str, kind: type[Wire] = Wire) -> AsyncIterator[Wire]:
     """A wire to a database, torn in the end."""
-    wire = Wire(database)
+    wire = kind(database)
     await wire.start()
     try:
         yield wire

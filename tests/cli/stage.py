@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Any, Self, cast
 
 from agentjobs_async import policy
-from agentjobs_async.batch import Journal, State
+from agentjobs_async.batch import Journal, Limits, State
 from agentjobs_async.batch import journal as journals
 from agentjobs_async.batch._run import tasks as run_tasks
 from agentjobs_async.batch._store import heartbeat
@@ -86,16 +86,17 @@ def own_terminal_under_nohup() -> None:
 
 def stop_before_the_view() -> None:
     """Let the live view begin only once a job is created, and SIGTERM come right then."""
-    durations = display.recent_durations
+    queue = display.longest_queue
 
-    async def late(journal: Journal) -> list[float]:
+    async def late(journal: Journal, limits: Limits, counts: Mapping[State, int]) -> int:
+        display.longest_queue = queue
         while not (await journal.counts())[State.ACTIVE]:
             pass
         os.kill(os.getpid(), signal.SIGTERM)
         await asyncio.sleep(0)
-        return await durations(journal)
+        return await queue(journal, limits, counts)
 
-    display.recent_durations = late
+    display.longest_queue = late
 
 
 def hanging_lookup() -> None:

@@ -27,6 +27,8 @@ from agentjobs_async.batch import (
     run_batch,
 )
 from agentjobs_async.batch._database.writer import Database, Rows
+from agentjobs_async.batch._estimates import End
+from agentjobs_async.batch._store.claims import NoRoomError
 from agentjobs_async.cli._output.lines import ItemLines, JsonLines
 from agentjobs_async.cli._output.live import in_one_line
 from agentjobs_async.cli.display import RunDisplay
@@ -78,13 +80,12 @@ async def test_results_need_no_queries(db: str, count: int, monkeypatch: pytest.
 async def test_a_log_that_is_silent(db: str, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
     """A log in which nothing ends gets a line of the whole from time to time."""
     monkeypatch.setattr("agentjobs_async.cli.display._QUIET_SECONDS", 0.0)
-    display = RunDisplay(screen(), ItemLines(screen()), limit=1)
+    display = RunDisplay(screen(), ItemLines(screen()))
     async with Journal.open(db) as journal:
         await journal.add([BatchItem(f"a{number}", "x", "docs") for number in range(3)])
         run = BatchWorker(AgentJobsSession("http://127.0.0.1:9", "key", project_id="docs"), journal)
         async with display.shown(run, journal):
             display._show_life(run)
-            assert display._to_create == 1
     printed = capsys.readouterr().err
     assert " 0 %: 3 planned; no estimate of the end yet\n" in printed
 
@@ -94,12 +95,12 @@ def test_no_end_while_the_service_is_gone() -> None:
     for paused_by, is_known in (
         (None, True),
         (RateLimitedError(429), True),
+        (NoRoomError("max_active"), True),
         (NotSentError("nothing was sent", "refused"), False),
         (CreateOutcomeUnknownError("cut"), False),
     ):
         display = RunDisplay(screen(), ItemLines(screen()))
         display._counts = {State.PLANNED: 1, State.ACTIVE: 1}
-        display._expected.replace([60.0])
         run = OneItem(State.ACTIVE, paused_by)
         assert (display._view(run).end is not None) is is_known, paused_by
         for poll in (1, 2):
@@ -107,6 +108,16 @@ def test_no_end_while_the_service_is_gone() -> None:
             for hook in display.hooks:
                 hook(PollFailed(REF, TransportError("cut"), poll))
         assert in_one_line(display._view(run)).endswith("; polls fail: cut; a read may be tried again")
+
+
+def test_the_end_of_a_run() -> None:
+    """The end of a run is the run's own; a limit that is used up is no fault, and hides no end."""
+    display = RunDisplay(screen(), ItemLines(screen()))
+    run = OneItem(State.ACTIVE, NoRoomError("max_active"))
+    known = evolve(run.stats(), planned=7, total=8, ends_in=90.0, decided_by="max_active 3")
+    run.stats = lambda: known  # type: ignore[method-assign]  # what it knows
+    view = display._view(run)
+    assert (view.end, view.held_by) == (End(90.0, "max_active 3"), "")
 
 
 def test_silence_of_the_server(capsys: Captured) -> None:
@@ -134,7 +145,7 @@ class OneItem:
         self._paused_by = paused_by
 
     def stats(self) -> BatchStats:
-        return BatchStats(1, 1, None, {}, stopped=False, paused_by=self._paused_by)
+        return BatchStats(1, 1, None, {}, stopped=False, paused_by=self._paused_by, usual=(60.0, 60.0))
 
     def active(self) -> list[ActiveItem]:
         return [self._item]

@@ -1,16 +1,19 @@
 """The journal as the first argument of the commands that need one."""
 
+import asyncio
 import json
+import os
+import pty
 import re
 from pathlib import Path
 
 import pytest
 
 from agentjobs_async.__main__ import main
-from agentjobs_async.batch import BatchItem
+from agentjobs_async.batch import BatchItem, Journal, State
 from agentjobs_async.batch._database.file_lock import FileLock
 from tests.cli.checks import Captured, plan, run
-from tests.cli.stage import EmulatorThread
+from tests.cli.stage import Child, EmulatorThread, environment
 
 pytestmark = pytest.mark.slow
 
@@ -117,6 +120,59 @@ def test_withdrawn(service: EmulatorThread, failed: str, capsys: Captured) -> No
     assert capsys.readouterr().out == "2 abandoned\n"
 
 
+def test_many_withdrawn(db: str, capsys: Captured) -> None:
+    """Without a terminal, items that meet filters are withdrawn with `--yes` alone; the refusal says how many."""
+    plan(db, *(BatchItem(f"{'ab'[number % 2]}/{number}", "x", "docs") for number in range(6)))
+    assert main(["resolve", db, "a/0", "--job", "job_1"]) == 2
+    capsys.readouterr()
+    assert main(["resolve", db, "--abandon", "--prefix", "a/"]) == 2
+    assert "3 items would be abandoned: 3 planned; say --yes" in capsys.readouterr().err
+    assert main(["resolve", db, "--abandon", "--prefix", "a/", "--yes"]) == 0
+    assert capsys.readouterr().err == (
+        "3 items abandoned: nothing is sent, and an agent at work continues.\n"
+        "To plan one of them again, use agentjobs retry with its key.\n"
+    )
+    for again in ([], ["--yes"]):
+        assert main(["resolve", db, "--abandon", "--prefix", "a/", *again]) == 0
+        assert capsys.readouterr().err == "0 items abandoned.\n"
+    for wrong, words in {
+        ("b/1", "--abandon", "--prefix", "b/"): "without a KEY",
+        ("--send-again", "--prefix", "b/"): "without a KEY",
+        ("--abandon", "--state", "failed"): "--state failed: only what is planned, active or unknown is abandoned",
+        ("--abandon", "--state", "failed", "--yes"): "--state failed: only what is planned",
+        ("--abandon",): "which items",
+    }.items():
+        assert main(["resolve", db, *wrong]) == 2
+        assert words in capsys.readouterr().err
+    assert main(["retry", db, "a/0"]) == 0
+    assert main(["resolve", db, "--abandon", "--state", "planned", "--project", "docs", "--yes"]) == 0
+    assert main(["status", db, "--summary"]) == 0
+    assert capsys.readouterr().out == "6 abandoned\n"
+
+
+def test_withdrawing_at_a_terminal(db: str) -> None:
+    """A terminal is asked whether so many items are to be withdrawn; only a yes does it."""
+    plan(db, *(BatchItem(f"k{number}", "x", "docs") for number in range(3)))
+    for answer, code, left in (("", 2, 3), ("n", 2, 3), ("y", 0, 0)):
+        leader, follower = pty.openpty()
+        arguments = ("resolve", db, "--abandon", "--prefix", "k")
+        with Child(*arguments, env=environment(), terminal=True, stdin=follower) as child:
+            os.close(follower)
+            child.until("3 items would be abandoned: 3 planned. Abandon them? [y/N] ")
+            os.write(leader, f"{answer}\n".encode())
+            assert child.ended() == code
+        os.close(leader)
+        assert planned_in(db) == left
+
+
+def planned_in(db: str) -> int:
+    async def count() -> int:
+        async with Journal.open(db, read_only=True) as journal:
+            return (await journal.counts())[State.PLANNED]
+
+    return asyncio.run(count())
+
+
 def test_abandoned(service: EmulatorThread, prompts: Path, db: str, capsys: Captured) -> None:
     """An item that nobody can settle is abandoned: it is counted apart, and no run sends it again but by its key."""
     service.inject("500 agent=no x1", prompt="p1")
@@ -139,3 +195,20 @@ def test_abandoned(service: EmulatorThread, prompts: Path, db: str, capsys: Capt
     assert capsys.readouterr().out == "1 abandoned, 2 completed\n"
     assert service.emulator.agents_started.total() == 2
     assert main(["retry", db, "k1"]) == 0
+
+
+def test_keys_as_filters(db: str, capsys: Captured) -> None:
+    """A key, or the beginning of keys, says which items are shown, and which are planned again."""
+    plan(db, *(BatchItem(key, "x", "docs") for key in ("chat-7/1", "chat-7/2", "chat_7/1", "chat-70")))
+    for options, keys in {
+        ("--prefix", "chat-7/"): ["chat-7/1", "chat-7/2"],
+        ("--prefix", "chat_"): ["chat_7/1"],
+        ("--key", "chat-70"): ["chat-70"],
+        ("--prefix", "chat-7/", "--key", "chat-7/2"): ["chat-7/2"],
+    }.items():
+        assert main(["status", db, "--format", "jsonl", *options]) == 4
+        assert [json.loads(line)["key"] for line in capsys.readouterr().out.splitlines()] == keys
+    assert main(["retry", db, "--prefix", "chat-7/"]) == 0
+    assert capsys.readouterr().err == "0 items planned again.\n"
+    for wrong in (["--prefix", "a\nb"], ["--key", "x" * 513], ["--prefix", ""], ["chat-70", "--prefix", "chat"]):
+        assert main(["retry", db, *wrong]) == 2

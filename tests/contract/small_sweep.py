@@ -98,7 +98,7 @@ async def _outcome(session: AgentJobsSession, seconds: float) -> CreateOutcome:
     else:
         outcome = CreateOutcome.CREATED
     assert outcome is not None
-    return outcome
+    return CreateOutcome(outcome)
 
 
 async def _waited(way: str, fault: str) -> str:

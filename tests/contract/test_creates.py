@@ -58,7 +58,7 @@ class Claims:
         if isinstance(result, AgentJob):
             return CreateOutcome.CREATED, result
         assert result.outcome is not None
-        return result.outcome, result
+        return CreateOutcome(result.outcome), result
 
     def hooked(self) -> list[CreateOutcome]:
         """Return the outcomes that the hook was told."""

@@ -131,6 +131,14 @@ async def followed(stage: Stage) -> None:
         raise SessionClosedError("not followed any more")
 
 
+async def read_by_key(stage: Stage) -> None:
+    async with DurableJobs(stage.session, stage.journal) as jobs:
+        await jobs.submit("key", "Fix the links")
+        async with jobs.updates("key", timeout=None) as changes:
+            async for _ in changes:
+                stage.asked.set()
+
+
 def asked(stage: Stage) -> bool:
     return stage.asked.is_set()
 
@@ -174,6 +182,7 @@ WAYS: dict[str, tuple[str, Way, Callable[[Stage], bool]]] = {
     "batch, a slot": ("", batch(ITEMS, max_active=1), created),
     "worker, a 429": (LIMITED, worker, held_back),
     "durable, a 429": (LIMITED, submitted, held_back),
+    "durable, a key that is read": ("", read_by_key, asked),
     "durable, a refused read": ("401 forever on=get", followed, asked),
 }
 """By what waits: what the service does, the call, and what tells that it waits."""

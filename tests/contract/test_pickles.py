@@ -27,6 +27,7 @@ VALUES: Final[tuple[Any, ...]] = (
     *(ITEM, ROW, batch.BatchResult(ITEM, batch.Outcome.COMPLETED, DONE, None, REF, ROW), batch.Rate(1, 36.0)),
     *(batch.BatchStats(0, 0, None, {}, stopped=False), batch.ActiveItem("k", State.ACTIVE, 1.0, REF), batch.Where()),
     *(batch.Limits(), State.PLANNED, batch.Outcome.FAILED, durable.DurableEntry("k", State.ACTIVE, REF)),
+    durable.DurableStats({State.PLANNED: 1}, 1),
     web.HttpAnswer(200, {}, {}),
 )
 BY_TEXT: Final = {"CreateFailed", "CreateRetried", "PollFailed"}  # they hold errors, which tests/test_errors.py pickles

@@ -1,9 +1,13 @@
+import sys
 from pathlib import Path
+from types import ModuleType
+from typing import Any, Self
 
 import pytest
 
 from agentjobs_async.batch import BatchItem, Journal, run_batch
 from agentjobs_async.testing import Emulator, Fault, JobScript
+from tests.batch.stage import unknown_by_hand
 from tests.docs.samples import run_page
 
 
@@ -63,7 +67,64 @@ async def test_many_rows(emulator: Emulator, capsys: pytest.CaptureFixture[str],
         assert [(row.key, row.tries) for row in await journal.rows() if row.state == "planned"] == [("page-7", 2)]
 
 
+async def test_one_row(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """The sample of one row reads it by its key and by its job, and gives it another context."""
+    async with Journal.open(tmp_path / "run.db") as journal:
+        await journal.add([BatchItem("page-7", "Document it", "docs")])
+        await unknown_by_hand(journal, "page-7")
+        await journal.resolve("page-7", job_id="job_42")
+        await run_page("batches")["read_back"](journal, "page-7", "job_42")
+        row = await journal.get("page-7")
+    assert capsys.readouterr().out == "(<State.ACTIVE: 'active'>, 'job_42', None, None)\npage-7\n"
+    assert row is not None
+    assert row.context == {"seen": True}
+
+
 async def test_limits(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """The sample of limits keeps them in the journal."""
     await run_page("batches")["keep_limits"](str(tmp_path / "run.db"))
     assert "count=1, per=36.0, scope='project'" in capsys.readouterr().out
+
+
+async def test_progress(emulator: Emulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The samples of progress bars show all items, and have shown the end of each when the run is over."""
+    monkeypatch.chdir(tmp_path)
+    shown: list[tuple[float | None, float]] = []
+    page = run_page("batches")
+    stop = page["Progress"].stop
+
+    def stopped(progress: Any) -> None:
+        shown.extend((task.total, task.completed) for task in progress.tasks)
+        stop(progress)
+
+    monkeypatch.setattr(page["Progress"], "stop", stopped)
+    async with emulator.session(project_id="docs") as session:
+        await page["show"](session, [BatchItem(key, f"Document {key}") for key in ("one", "two")])
+        assert shown == [(2, 2)]
+        monkeypatch.setitem(sys.modules, "tqdm", ModuleType("tqdm"))
+        monkeypatch.setattr(sys.modules["tqdm"], "tqdm", Bar, raising=False)
+        async with Journal.open("run.db") as journal:
+            await journal.add([BatchItem("three", "Document three", "docs")])
+            async with run_batch(session, (), journal=journal) as results:
+                await page["show_bar"](results)
+    assert (Bar.total, Bar.n, Bar.postfix) == (1, 1, "")
+
+
+class Bar:
+    """What the sample uses of tqdm's bar, which is not installed everywhere."""
+
+    total: int | None
+    n: int
+    postfix: str
+
+    def __init__(self, *, unit: str) -> None:
+        self.unit = unit
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        Bar.total, Bar.n = self.total, self.n
+
+    def set_postfix_str(self, words: str) -> None:
+        Bar.postfix = words

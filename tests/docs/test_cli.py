@@ -11,13 +11,13 @@ from attrs import fields
 
 from agentjobs_async import AgentJobsSession, Dialect
 from agentjobs_async.__main__ import main
-from agentjobs_async.batch import run_batch
+from agentjobs_async.batch import BatchItem, Journal, run_batch
 from agentjobs_async.cli.main import COMMANDS
 from agentjobs_async.testing import Emulator, JobScript
 from tests.docs.samples import blocks, shell
 from tests.test_docs import ROOT, table_below
 
-FIRST, STEPS, BATCH, TABLE, EXTRA, SETTLING, LOOP, RETRYING, MANY, EXPORT = blocks("cli", "sh")
+FIRST, STEPS, BATCH, TABLE, EXTRA, SETTLING, WITHDRAWING, LOOP, RETRYING, MANY, EXPORT = blocks("cli", "sh")
 (SETTLED,) = blocks("cli", "text")
 
 
@@ -58,6 +58,17 @@ async def test_extra(emulator: Emulator, tmp_path: Path) -> None:
         {"prompt": "Document Index", "branch": "docs/page-7", "model": "large"},
         {"prompt": "Document the v2 endpoints", "branch": "main"},
     ]
+
+
+async def test_withdrawing(emulator: Emulator, tmp_path: Path) -> None:
+    """The line withdraws what is planned and has these words, once it was told to; nothing of it is sent."""
+    async with Journal.open(tmp_path / "run.db") as journal:
+        prompts = {"page-7": "Document the wrong words", "page-8": "Document it"}
+        await journal.add([BatchItem(key, prompt, "docs") for key, prompt in prompts.items()])
+    assert (await shell(WITHDRAWING, tmp_path))[0] == 2  # without a terminal it asks nobody
+    code, printed = await shell(f"{WITHDRAWING.strip()} --yes; agentjobs status run.db --summary", tmp_path)
+    assert (code, printed) == (4, "1 planned, 1 abandoned\n")
+    assert emulator.requests == ()
 
 
 async def test_loop(emulator: Emulator, tmp_path: Path) -> None:

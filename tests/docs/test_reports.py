@@ -1,6 +1,10 @@
+import json
 import shlex
 import signal
+import sys
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 from aiohttp import ClientSession, web
@@ -9,6 +13,15 @@ from agentjobs_async.batch import BatchItem, Journal
 from agentjobs_async.report.serving import running
 from tests.cli.stage import Child
 from tests.docs.samples import blocks, run_page, shell
+
+
+def run_reports() -> dict[str, Any]:
+    """Run the page beside a stand-in for pandas, whose data frame is the list of its rows."""
+    pandas = ModuleType("pandas")
+    vars(pandas)["DataFrame"] = list[dict[str, Any]]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "pandas", pandas)
+        return run_page("reports")
 
 
 async def test_shell(tmp_path: Path) -> None:
@@ -24,7 +37,7 @@ async def test_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     async with Journal.open("run.db") as journal:
         await journal.add([BatchItem("page-7", "Document it", "docs")])
-    await run_page("reports")["write_page"]("run.db")
+    await run_reports()["write_page"]("run.db")
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert page.startswith("<!doctype html>")
     assert "Document it" not in page
@@ -51,7 +64,19 @@ async def test_mounted_board(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         await journal.add([BatchItem("page-7", "Document it", "docs")])
     app = web.Application()
     async with Journal.open(tmp_path / "run.db", read_only=True) as journal, ClientSession() as client:
-        run_page("reports")["mount"](app, journal)
+        run_reports()["mount"](app, journal)
         async with running(app, 0) as port, client.get(f"http://127.0.0.1:{port}/board/rows") as response:
             assert "page-7" in await response.text()
     assert "/board/#token=" in capsys.readouterr().out
+
+
+async def test_data_frame(tmp_path: Path) -> None:
+    """The sample makes a data frame of all rows, each a dict of plain values."""
+    path = str(tmp_path / "run.db")
+    async with Journal.open(path) as journal:
+        await journal.add([BatchItem(f"page-{number}", "Document it", "docs", {"n": number}) for number in range(3)])
+    frame = await run_reports()["frame_of"](path)
+    assert [(line["key"], line["state"], line["context"]) for line in frame] == [
+        (f"page-{number}", "planned", {"n": number}) for number in range(3)
+    ]
+    assert json.loads(json.dumps(frame)) == frame

@@ -95,6 +95,17 @@ async def cut(request: web.Request) -> web.StreamResponse:
     return await reset(request)
 
 
+async def no_http(request: web.Request) -> web.StreamResponse:
+    assert request.transport is not None
+    request.transport.write(b"SSH-2.0-OpenSSH_9.6\r\n\r\n")
+    request.transport.close()
+    return web.Response()
+
+
+async def broken_text(_request: web.Request) -> web.StreamResponse:
+    return web.Response(body=b'"\xff\xfe"', content_type="application/json")
+
+
 def refusal(status: int, **headers: str) -> Answer:
     async def answer(_request: web.Request) -> web.StreamResponse:
         return web.Response(status=status, headers=headers)
@@ -114,12 +125,12 @@ BY = pytest.mark.parametrize("how", ["by_aiohttp", "by_httpx"])
 @BY
 async def test_faults_of_a_get_job(how: str) -> None:
     """The page's ways to read a job ride out whatever breaks the connection, and responses that may pass."""
-    faults = (reset, cut, refusal(404), refusal(503), refusal(429, **{"Retry-After": "0"}))
+    faults = (reset, cut, no_http, refusal(404), refusal(503), refusal(429, **{"Retry-After": "0"}))
     async with reading(how, *faults, ended) as (get_job, asked):
         job = await wait_for_job(JobRef("docs", "a/b"), get_job=get_job, policy=SOON, timeout=30)
     assert job.succeeded
     assert set(asked) == {"/jobs/a%2Fb"}
-    assert len(asked) >= 6
+    assert len(asked) >= 7
 
 
 @pytest.mark.usefixtures("emulator")
@@ -138,11 +149,14 @@ async def test_refusals_of_a_get_job(how: str) -> None:
 
 @pytest.mark.usefixtures("emulator")
 async def test_page_of_a_proxy() -> None:
-    """A body that is no JSON is an unusable response, or what the page's policy accepts."""
+    """A body that is no JSON, or a status that HTTP has not, is unusable, or what the page's policy accepts."""
     async with reading("by_aiohttp", page) as (get_job, asked):
         with pytest.raises(ProtocolError, match="no JSON"):
             await wait_for_job(JobRef("docs", "a/b"), get_job=get_job, policy=SOON, timeout=30)
     assert len(asked) == 5
+    async with reading("by_aiohttp", broken_text, refusal(600), page, ended) as (get_job, _):
+        job = await wait_for_job(JobRef("docs", "a/b"), get_job=get_job, policy=SOON, timeout=30)
+    assert job.succeeded
     policy = evolve(run_page("waiting")["policy"], wait=tenacity.wait_fixed(0))
     async with reading("by_httpx", page, reset, ended) as (get_job, asked):
         job = await wait_for_job(JobRef("docs", "a/b"), get_job=get_job, policy=policy, timeout=30)

@@ -2,6 +2,7 @@ import json
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -10,6 +11,8 @@ from aiohttp import ClientSession, web
 from aiohttp.test_utils import TestServer, make_mocked_request
 
 from agentjobs_async import AgentJob, JobRef, SessionClosedError, WaitTimeoutError
+from agentjobs_async.batch import Journal
+from agentjobs_async.durable import DurableJobs
 from agentjobs_async.testing import Emulator, JobScript
 from tests.docs.samples import blocks, run_page
 from tests.until import until
@@ -57,6 +60,21 @@ async def test_stream() -> None:
     assert text.endswith("\n\n")
     assert "event: job_end\n" in text.split("\n\n")[-2] + "\n"
     assert events[-1] == "job_end"
+
+
+async def test_stream_by_key(emulator: Emulator, tmp_path: Path) -> None:
+    """A job is planned under its key at once; the stream of the key has its states as events, and ends with it."""
+    names = run_page("web")
+    app = web.Application()
+    app.add_routes([web.get("/jobs/{key}/events", names["stream_of_key"])])
+    async with emulator.session(project_id="docs") as session, Journal.open(tmp_path / "web.db") as journal:
+        async with DurableJobs(session, journal) as app[names["JOBS"]]:
+            planned = await names["submitted"](app[names["JOBS"]], "order-17", "Stream me")
+            assert (planned.status, planned.headers["Retry-After"]) == (202, "5")
+            async with TestServer(app) as server, ClientSession(server.make_url("/")) as client:
+                async with client.get("/jobs/order-17/events") as response:
+                    text = await response.text()
+    assert "event: job_end\n" in text.split("\n\n")[-2] + "\n"
 
 
 async def test_clients_that_leave(emulator: Emulator, caplog: pytest.LogCaptureFixture) -> None:

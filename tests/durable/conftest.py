@@ -14,8 +14,15 @@ __all__ = ["_time_waits_for_the_disk", "file_journal", "location"]
 
 @pytest.fixture(autouse=True)
 def _frequent_sweeps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Notice soon what was resolved, retried or abandoned, and whose owner is dead."""
-    monkeypatch.setattr("agentjobs_async.durable.jobs._SWEEP_SECONDS", 0.1)
+    """Notice soon what was resolved, retried or abandoned, whose owner is dead, and what is held back."""
+    monkeypatch.setattr("agentjobs_async.durable._noticing._SWEEP_SECONDS", 0.1)
+    monkeypatch.setattr("agentjobs_async.durable._held._LOOK_SECONDS", 0.1)
+
+
+@pytest.fixture(autouse=True)
+def _frequent_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hand the readers of keys soon what has changed."""
+    monkeypatch.setattr("agentjobs_async.durable._updates._LOOK_SECONDS", 0.02)
 
 
 @pytest.fixture

@@ -32,10 +32,10 @@ class Listener:
         self.entries: list[DurableEntry] = []
         self._changed = asyncio.Condition()
 
-    async def on_change(self, entry: DurableEntry, job: AgentJob) -> None:
+    async def on_change(self, entry: DurableEntry, job: AgentJob | Exception) -> None:
         """Keep a change."""
         async with self._changed:
-            self.changes.append((entry.key, str(job.status)))
+            self.changes.append((entry.key, shown(job)))
             self.entries.append(entry)
             self._changed.notify_all()
 

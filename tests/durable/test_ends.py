@@ -168,16 +168,16 @@ async def test_no_callback_begins_once_unfollowed(
     session: AgentJobsSession, file_journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While the journal can't be read no callback begins, so that none does for a job that is unfollowed by then."""
-    reading, failed, broken = DurableRows.no_longer_followed, asyncio.Event(), asyncio.Event()
+    reading, failed, broken = DurableRows.followed, asyncio.Event(), asyncio.Event()
     told: list[str] = []
 
-    async def read(rows: DurableRows, keys: Any) -> Any:
+    async def read(rows: DurableRows, key: str) -> Any:
         if broken.is_set():
             failed.set()
             raise JournalError("disk I/O error", "io")
-        return await reading(rows, keys)
+        return await reading(rows, key)
 
-    monkeypatch.setattr(DurableRows, "no_longer_followed", read)
+    monkeypatch.setattr(DurableRows, "followed", read)
     monkeypatch.setattr("agentjobs_async.durable._following._FIRST_RETRY_SECONDS", 0.01)
     async with DurableJobs(session, file_journal, on_end=lambda entry, _: told.append(entry.key)) as jobs:
         await jobs.submit("k", "Hello")
@@ -202,3 +202,21 @@ async def test_callback_that_was_about_to_begin(session: AgentJobsSession, file_
         await jobs.submit("other", "Bye")
         await until(lambda: "other" in told)
     assert told == ["other"]
+
+
+async def test_another_look_at_what_was_told(
+    session: AgentJobsSession, journal: Journal, listener: Listener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An end that is told while another look at its row is due, as after a withdrawal amid a claim, is told once."""
+    monkeypatch.setattr("agentjobs_async.durable._noticing._SWEEP_SECONDS", 86_400.0)
+
+    async def end(entry: DurableEntry, ended: AgentJob | Exception) -> None:
+        await jobs._rows.look_again(entry.key)
+        await listener.on_end(entry, ended)
+
+    async with DurableJobs(session, journal, on_end=end) as jobs:
+        await jobs.submit("k", "Hello")
+        await until(lambda: listener.called and not jobs._following.under_way())
+        await jobs._noticing.notice()
+        await until(lambda: not jobs._following.under_way())
+    assert listener.called == [("k", "completed")]

@@ -32,7 +32,7 @@ async def test_changes(emulator: Emulator, session: AgentJobsSession, file_journ
     listener = Listener()
     times: list[float] = []
 
-    async def change(entry: DurableEntry, job: AgentJob) -> None:
+    async def change(entry: DurableEntry, job: AgentJob | Exception) -> None:
         times.append(asyncio.get_running_loop().time())
         await listener.on_change(entry, job)
         if len(times) == 3:
@@ -54,7 +54,7 @@ async def test_end_waits_for_a_change(emulator: Emulator, session: AgentJobsSess
     told: list[str] = []
     ended = asyncio.Event()
 
-    async def change(_entry: DurableEntry, _job: AgentJob) -> None:
+    async def change(_entry: DurableEntry, _job: AgentJob | Exception) -> None:
         await emulator.inject("410 forever on=get", prompt="long")
         await until(lambda: not session.stats().jobs)
         told.append("change")
@@ -80,7 +80,7 @@ async def test_callbacks_that_raise(
     monkeypatch.setattr(following, "_FIRST_RETRY_SECONDS", 0.01)
     listener = Listener(failures=1)
 
-    async def change(entry: DurableEntry, job: AgentJob) -> None:
+    async def change(entry: DurableEntry, job: AgentJob | Exception) -> None:
         await listener.on_change(entry, job)
         if len(listener.changes) == 4:
             await emulator.inject("410 forever on=get", prompt="long")
@@ -321,7 +321,7 @@ async def test_corrected_while_an_end_is_recorded(
     async def recorded(records: Records, key: str, job_id: str, *rest: Any) -> Any:
         if job_id == wrong.job_id:
             await file_journal.resolve("k", job_id=right.job_id)
-            await jobs._sweep_once()
+            await jobs._noticing.sweep_once()
         return await record_end(records, key, job_id, *rest)
 
     monkeypatch.setattr(following, "record_end", recorded)

@@ -73,8 +73,9 @@ async def test_another_job_of_a_key(emulator: Emulator, session: AgentJobsSessio
             ("Hello", None, None),
             ("Hello", None, {"branch": "other"}),
         ):
-            with pytest.raises(InvalidInputError, match="another prompt, project or extra"):
+            with pytest.raises(InvalidInputError, match="another prompt, project or extra") as caught:
                 await jobs.submit("k", prompt, project_id=project_id, extra=other)
+            assert caught.value.reason == "key_taken"
     assert emulator.agents_started == {"Hello": 1}
 
 
@@ -200,7 +201,7 @@ async def test_keys_that_no_job_can_have(session: AgentJobsSession, file_journal
     """A key that no job can have is refused by every call, without a look into the journal."""
     async with DurableJobs(session, file_journal) as jobs:
         with unused(file_journal):
-            for call in (jobs.get, jobs.unfollow, jobs.abandon):
+            for call in (jobs.get, jobs.unfollow, jobs.abandon, jobs.retry):
                 with pytest.raises(InvalidInputError, match=r"^key must"):
                     await call(key)
 

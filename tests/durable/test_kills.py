@@ -14,6 +14,7 @@ from tests.batch.silence import NEVER, server_is_up
 from tests.cli.stage import Child
 from tests.durable.listener import Listener, complete
 from tests.postgresql import execute
+from tests.until import until
 
 pytestmark = pytest.mark.slow
 
@@ -43,7 +44,7 @@ match moment:
         killed_before(DurableRows, moment)
 
 async def end(entry, ended):
-    if moment == "on_end":
+    if moment in ("on_end", "withdrawn"):
         os.kill(os.getpid(), signal.SIGKILL)
 
 async def main():
@@ -51,7 +52,9 @@ async def main():
     async with EmulatorSession(base_url, key, project_id="docs", policy=policy) as session:
         async with Journal.open(location, owner_timeout=float(owner_timeout)) as journal:
             async with DurableJobs(session, journal, on_end=end) as jobs:
-                await jobs.submit("k", prompt, context={"chat": 1})
+                await jobs.submit("k", prompt, context={"chat": 1}, wait_for_create=moment != "withdrawn")
+                if moment == "withdrawn":
+                    await jobs.abandon("k")
                 print("submitted", flush=True)
                 await asyncio.sleep(600)
 
@@ -84,6 +87,26 @@ async def test_kill(emulator: Emulator, session: AgentJobsSession, path: Path, m
         assert emulator.agents_started == {"Hello": 1}
 
 
+async def test_kill_of_who_withdrew(
+    emulator: Emulator, session: AgentJobsSession, path: Path, listener: Listener
+) -> None:
+    """Killed as a withdrawn job is told, it is never sent: the next start tells of it again, and `retry` sends it."""
+    await emulator.inject("429 retry-after=900 on=create")
+    async with Journal.open(path) as journal, DurableJobs(session, journal) as jobs:
+        await jobs.submit("first", "Hello", wait_for_create=False)
+        await until(lambda: jobs.stats().held)
+    await killed(emulator, path, "withdrawn")
+    async with Journal.open(path) as journal, DurableJobs(session, journal, on_end=listener.on_end) as jobs:
+        await listener.ends(1)
+        assert listener.called == [("k", "AgentJobsError")]
+        assert listener.entries[0].sent_at is None
+        await jobs.retry("k")
+        entry = await jobs.get("k")
+        assert entry is not None
+        assert (entry.state, entry.context) == ("planned", {"chat": 1})
+    assert emulator.agents_started == {}
+
+
 async def test_kill_between_create_and_save(emulator: Emulator, session: AgentJobsSession, path: Path) -> None:
     """Killed before the answer to its create is saved: the row is unknown, told and listed, and never created again."""
     await killed(emulator, path, "created")
@@ -109,7 +132,8 @@ async def test_replica_that_dies(emulator: Emulator, session: AgentJobsSession, 
         async with Journal.open(laid_out, owner_timeout=NEVER) as journal:
             async with DurableJobs(session, journal, on_end=listener.on_end) as jobs:
                 entry = await jobs.submit("k", "long")
-                assert (entry.state, entry.job) == ("active", None)  # the other one follows it
+                assert entry.job is not None
+                assert (entry.state, entry.job.status) == ("active", "active")  # the other one follows it
                 assert session.stats().jobs == 0
     await complete(emulator)
     with server_is_up():
@@ -129,8 +153,7 @@ async def test_replica_that_leaves(emulator: Emulator, session: AgentJobsSession
         async with DurableJobs(session, other, on_end=second.on_end) as staying:
             async with DurableJobs(session, one, on_end=first.on_end) as leaving:
                 entries = [await leaving.submit("k", "long"), await staying.submit("k", "long")]
-                assert len({entry.ref for entry in entries}) == 1
-                assert [entry.job is None for entry in entries] == [False, True]
+                assert entries[0] == entries[1]
             await complete(emulator)
             await second.ends(1)
     assert (first.called, second.called) == ([], [("k", "completed")])

@@ -14,6 +14,7 @@ from agentjobs_async.batch._database.schema import OWNERS
 from agentjobs_async.batch._store.heartbeat import Heartbeat
 from agentjobs_async.batch.states import RELEASE
 from agentjobs_async.durable import DurableJobs
+from agentjobs_async.durable._submissions import Submissions
 from agentjobs_async.testing import Emulator, JobScript
 from tests.batch.silence import NEVER, heartbeat_of
 from tests.durable.listener import Listener, complete
@@ -167,7 +168,7 @@ async def test_closed_while_another_process_sends(journals: tuple[Journal, Journ
 
 def _submitting(before: set[asyncio.Task[Any]]) -> list[asyncio.Task[Any]]:
     """Return the tasks of durable jobs that submit, other than those before."""
-    return [task for task in asyncio.all_tasks() - before if DurableJobs._submit.__qualname__ in repr(task)]
+    return [task for task in asyncio.all_tasks() - before if Submissions._submit.__qualname__ in repr(task)]
 
 
 @pytest.mark.parametrize("fault", ["", "429 on=create retry-after=1"])

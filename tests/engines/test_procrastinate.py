@@ -1,4 +1,5 @@
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, LiteralString
@@ -523,3 +524,56 @@ async def test_a_journal_that_moves_to_a_worker(journal: Journal, database: str,
     await working
     assert states(await journal.rows()) == {"k0": "completed", "k1": "completed"}
     assert session.agents == {"p0": 1}
+
+
+async def test_until_done(journal: Journal, caplog: pytest.LogCaptureFixture) -> None:
+    """A worker that is to end with its journal does so once each item has ended, and logs a line for each chunk."""
+    caplog.set_level(logging.INFO, "agentjobs_async.engines")
+    session = FakeSession()
+    session.answers = {"p2": [rejected()]}
+    session.ends = {"p1": "failed"}
+    settings: dict[str, Any] = {**SOON, "until_done": True}
+    await run_worker(session.session, journal, **settings)  # at once: there is nothing
+    await submit(items(5), journal=journal, chunk=3)
+    await run_worker(session.session, journal, **settings)
+    assert await ended(journal)
+    lines = sorted(message for message in caplog.messages if message.startswith("a chunk"))
+    assert lines == [
+        "a chunk of 2 items: 2 completed; 0 left over",
+        "a chunk of 3 items: 1 failed, 1 rejected, 1 completed; 0 left over",
+    ]
+
+
+async def test_an_event_of_the_caller(journal: Journal) -> None:
+    """The event that stops a worker is its caller's: a worker that ends by itself, or by an error, leaves it unset."""
+    session, stop = FakeSession(), asyncio.Event()
+    settings: dict[str, Any] = {**SOON, "stop": stop}
+    await submit(items(2), journal=journal)
+    await run_worker(session.session, journal, **settings, until_done=True)
+    assert await ended(journal)
+    session = FakeSession()
+    session.answers = {"late": [refused_key()]}
+    await submit([BatchItem("late", "late", "docs")], journal=journal)
+    with pytest.raises(AuthError):
+        await run_worker(session.session, journal, **settings)
+    assert not stop.is_set()
+    stop.set()
+    await run_worker(session.session, journal, **settings)
+    assert session.agents == {}
+    assert (await journal.counts())[State.PLANNED] == 1
+
+
+async def test_until_others_are_done(journal: Journal, database: str, caplog: pytest.LogCaptureFixture) -> None:
+    """A worker that is to end with its journal waits for what another owner has, and says what is left over."""
+    caplog.set_level(logging.INFO, "agentjobs_async.engines")
+    await submit(items(2), journal=journal)
+    async with Journal.open(database, owner_timeout=NEVER) as other:
+        owner = await other._opened.join(FakeSession().session)
+        claim = await other.store.claim("k0", owner.name)
+        assert isinstance(claim, str)
+        working = asyncio.ensure_future(run_worker(FakeSession().session, journal, **SOON, until_done=True))
+        await until(lambda: "a chunk of 2 items: 1 completed; 1 left over" in caplog.messages)
+        assert not working.done()
+        await Records(other.store, owner.name, str).rejected("k0", claim, ValueError("no"))
+        await working
+    assert states(await journal.rows()) == {"k0": "rejected", "k1": "completed"}

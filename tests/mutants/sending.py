@@ -275,14 +275,14 @@ SENDING: Final = (
         "told-before-on-end-was-called",
         "durable/_following.py",
         """\
-        if not await on_end(entry, ended):
+        if not await on_end(evolve(entry, context=row.context or {}), ended):
             return False
-        await _retried(partial(self._record_told, followed, told))
+        await _retried(partial(self._record_told, followed, entry))
         return True
 """,
         """\
-        await _retried(partial(self._record_told, followed, told))
-        return await on_end(entry, ended)
+        await _retried(partial(self._record_told, followed, entry))
+        return await on_end(evolve(entry, context=row.context or {}), ended)
 """,
         "A process that is killed as a job ends never tells of the end: a chat waits for ever.",
     ),
@@ -292,7 +292,7 @@ SENDING: Final = (
         "                recorded, outcome = await _retried(record)\n",
         """\
                 if self.on_end is not None and isinstance(ended, AgentJob):
-                    await self.on_end(followed.entry(ended), ended)
+                    await self.on_end(DurableEntry(followed.key, State(ended.status)), ended)
                 recorded, outcome = await _retried(record)
 """,
         "Who is told of an end finds the job active in the journal, and is told once more.",

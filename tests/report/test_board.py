@@ -19,7 +19,7 @@ from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
 from agentjobs_async import InvalidInputError, JobRef
-from agentjobs_async.batch import BatchItem, BatchWorker, Journal, State, move_journal
+from agentjobs_async.batch import BatchItem, BatchWorker, Journal, State, Where, move_journal
 from agentjobs_async.batch._run.records import Records
 from agentjobs_async.batch._store.settling import abandon
 from agentjobs_async.report import board
@@ -352,6 +352,32 @@ async def test_stale_rows(run: Path) -> None:
         status, words = await page.act("send_again", UNKNOWN, state="unknown", journal="another")
         assert (status, words) == (409, f"{run} is not the journal that the page shows: load the page anew")
     assert await rows_of(run) == before
+
+
+async def test_withdrawals_of_stale_rows(run: Path) -> None:
+    """Of rows that the page showed as planned, those are withdrawn that are so still, in the same try and journal."""
+    async with Journal.open(run) as journal:
+        await journal.add([BatchItem(f"later-{number}", "Later", "docs") for number in range(4)])
+        await journal.abandon("later-1")
+        await journal.retry("later-1")
+        await journal.store.claim("later-2", "another")
+        numbers = [row.number for row in await journal.rows(where=Where(prefix="later-"))]
+    async with served(run, allow_actions=True) as page:
+        status, words = await page.act("withdraw", *numbers, state="planned", journal="another")
+        assert (status, words) == (409, f"{run} is not the journal that the page shows: load the page anew")
+        _, found = await page.act("withdraw", *numbers, state="planned")
+        assert (found["done"], found["refused"]) == (2, 2)
+        assert "later-1 was tried again meanwhile: the page showed try 1, and this is try 2" in found["reasons"]
+        _, found = await page.act("withdraw", UNKNOWN, state="unknown")
+        assert found["reasons"] == [f"page-{UNKNOWN} is unknown, not planned"]
+        _, found = await page.act("abandon", numbers[1], state="planned")
+        assert (found["done"], found["refused"]) == (0, 1)
+    rows = {row.key: str(row.state) for row in await rows_of(run) if row.key.startswith("later-")}
+    assert {key: rows[key] for key in ("later-0", "later-1", "later-3")} == {
+        "later-0": "abandoned",
+        "later-1": "planned",
+        "later-3": "abandoned",
+    }
 
 
 async def test_answered_late(first: Path) -> None:

@@ -20,7 +20,7 @@ from agentjobs_async.report.serving import running
 from tests.aged import aged_journal
 from tests.browser import Visit, expect, visit
 from tests.report.served import Served, served
-from tests.report.stage import OUTCOMES, run_some
+from tests.report.stage import OUTCOMES, rows_of, run_some
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser, Page, Route
@@ -100,7 +100,34 @@ async def test_action_with_the_token(browser: "Browser", run: Path) -> None:
         await visited.page.click("#panel [data-action=retry]")
         await expect(visited.page.locator("#panel .badge")).to_have_text("planned")
         await expect(visited.page.locator("#notice")).to_have_text(f"1 item {AGAIN}.")
-        assert await visited.texts("#panel [data-action]") == []
+        assert await visited.texts("#panel [data-action]") == ["Withdraw"]
+
+
+async def test_withdraw(browser: "Browser", run: Path) -> None:
+    """What is planned is withdrawn, one item or all that the filter shows; a retry by name plans one again."""
+    async with Journal.open(run) as journal:
+        await journal.add([BatchItem(f"later-{number}", "Later", "docs") for number in range(5)])
+    async with served(run, allow_actions=True) as page, opened(browser, page, token=True) as visited:
+        button, notice = visited.page.locator("#actions [data-action=withdraw]"), visited.page.locator("#notice")
+        await visited.page.fill("#search", "later-")
+        await expect(button).to_have_text("Withdraw (5)")
+        await row(visited.page, "later-0").click(position={"x": 20, "y": 10})
+        await visited.page.click("#panel [data-action=withdraw]")
+        await expect(visited.page.locator("#panel .badge")).to_have_text("abandoned")
+        await expect(notice).to_have_text("1 item withdrawn, and not sent.")
+        assert await visited.texts("#panel [data-action]") == ["Try again"]
+        await expect(button).to_have_text("Withdraw (4)")
+        await button.click()
+        await expect(visited.page.locator("dialog p")).to_have_text("Withdraw: 4 items?")
+        await visited.page.click(".sure")
+        await expect(notice).to_have_text("4 items withdrawn, and not sent.")
+        await expect(visited.page.locator("#actions [data-action=retry]")).to_be_hidden()  # never among many
+        await visited.page.click("#panel [data-action=retry]")
+        await visited.page.click(".sure")
+        await expect(visited.page.locator("#panel .badge")).to_have_text("planned")
+    found = {row.key: str(row.state) for row in await rows_of(run) if row.key.startswith("later-")}
+    wanted = dict.fromkeys((f"later-{number}" for number in range(1, 5)), "abandoned")
+    assert found == {"later-0": "planned", **wanted}
 
 
 async def test_action_on_all_shown(browser: "Browser", run: Path) -> None:

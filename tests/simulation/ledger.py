@@ -44,7 +44,7 @@ class Create(Call):
     def outcome(self) -> CreateOutcome | None:
         """Return what its caller knows; `None` when it was cancelled, or its process was killed."""
         if isinstance(self.error, AgentJobsError):
-            return self.error.outcome
+            return None if self.error.outcome is None else CreateOutcome(self.error.outcome)
         return None if self.job is None else CreateOutcome.CREATED
 
 

@@ -29,6 +29,7 @@ from agentjobs_async import (
     History,
     Hook,
     HttpTimeouts,
+    InvalidInputError,
     JobChanged,
     JobCreated,
     JobFailedError,
@@ -79,7 +80,7 @@ from agentjobs_async.batch import (
     run_batch,
     undo_move,
 )
-from agentjobs_async.durable import DurableEntry, DurableJobs, OnChange, OnEnd
+from agentjobs_async.durable import DurableEntry, DurableJobs, DurableStats, OnChange, OnEnd
 from agentjobs_async.engines.procrastinate import defer, run_worker, submit
 from agentjobs_async.errors import ProtocolReason
 from agentjobs_async.prometheus import PrometheusHook
@@ -88,7 +89,7 @@ from agentjobs_async.testing import Emulator, JobScript
 from agentjobs_async.tracing import OpenTelemetryHook
 from agentjobs_async.web import HttpAnswer, drain_on_signal, http_answer, job_events, sse_events
 
-SESSION = web.AppKey("session", AgentJobsSession)
+SESSION, JOBS = web.AppKey("session", AgentJobsSession), web.AppKey("jobs", DurableJobs)
 
 
 async def first_screen() -> None:
@@ -399,8 +400,10 @@ async def errors(session: AgentJobsSession) -> None:
         assert_type((error.last_error, error.polls, error.elapsed), tuple[Exception | None, int, float])
     except JobFailedError as error:
         assert_type(error.job, AgentJob)
+    except InvalidInputError as error:
+        assert_type(error.reason, Literal["key_taken"] | None)
     except AgentJobsError as error:
-        assert_type(error.outcome, CreateOutcome | None)
+        assert_type(error.outcome, CreateOutcome | Literal["abandoned"] | None)
 
 
 # Batches: any iterable of items, results as they come, and the journal's rows, iterated or awaited.
@@ -421,6 +424,8 @@ async def batches(session: AgentJobsSession) -> None:
                     assert_type((result.item, result.outcome), tuple[BatchItem, Outcome])
                     assert_type((result.job, result.error), tuple[AgentJob | None, Exception | None])
                 assert_type(results.stats().next_create, float | None)
+                assert_type((results.stats().planned, results.stats().total), tuple[int | None, int | None])
+                assert_type((results.stats().ends_in, results.stats().decided_by), tuple[float | None, str | None])
         await journal.set_limits(Limits(create_rate=Rate(1, per=36, scope="all"), polls_per_second=50))
         run_batch(
             session,
@@ -445,6 +450,12 @@ async def batches(session: AgentJobsSession) -> None:
             assert_type((row.seen_at, row.ended_at), tuple[datetime | None, datetime | None])
             assert_type((row.polls, row.tries, row.context), tuple[int, int, dict[str, Any] | None])
             assert_type(row.to_dict(), dict[str, Any])
+        assert_type(await journal.get("a"), JournalRow | None)
+        assert_type(await journal.find("job_1"), JournalRow | None)
+        assert_type(await journal.find(JobRef.from_token("web~.job_1")), JournalRow | None)
+        await journal.set_context("a", {"page": 7})
+        await journal.abandon("d")
+        assert_type(await journal.abandon(where=Where(prefix="page-")), tuple[str, ...])
         await journal.resolve("a", job_id="job_1")
         await journal.resolve("c", job_id=JobRef.from_token("web~.job_1"))
         await journal.resolve("b", send_again=True)
@@ -470,7 +481,7 @@ async def machines(session: AgentJobsSession) -> None:
         assert_type(await submit([BatchItem("a", "x")], journal=journal, project_id="docs"), InvalidItems)
         assert_type(await defer(["a"], journal=journal, chunk=50), int)
         await run_worker(
-            session, journal, chunks=50, max_sending=5, timeout=None, stop=asyncio.Event(), on_result=print
+            session, journal, chunks=50, timeout=None, until_done=True, stop=asyncio.Event(), on_result=print
         )
         async with BatchWorker(session, journal) as worker:
             assert_type(await worker.run(["a"]), tuple[str, ...])
@@ -505,6 +516,10 @@ async def streamed(session: AgentJobsSession, tracker: JobTracker, job: AgentJob
         assert_type(event, dict[str, Any])
     async for event in job_events(tracker, job.ref, timeout=None):
         assert_type(event, dict[str, Any])
+    async for frame in sse_events(application[JOBS], "key", last_event_id=None):
+        assert_type(frame, bytes)
+    async for event in job_events(application[JOBS], "key"):
+        assert_type(event, dict[str, Any])
 
 
 # Testing one's own code.
@@ -521,8 +536,8 @@ async def own_test() -> None:
 async def durable(session: AgentJobsSession) -> None:
     """Callbacks are plain or async functions; what is submitted is an entry."""
 
-    def on_change(entry: DurableEntry, job: AgentJob) -> None:
-        assert_type((entry.context["chat"], job), tuple[Any, AgentJob])
+    def on_change(entry: DurableEntry, job: AgentJob | Exception) -> None:
+        assert_type((entry.context["chat"], job), tuple[Any, AgentJob | Exception])
 
     async def on_end(entry: DurableEntry, ended: AgentJob | Exception) -> None:
         assert_type((entry.ref, ended), tuple[JobRef | None, AgentJob | Exception])
@@ -536,7 +551,15 @@ async def durable(session: AgentJobsSession) -> None:
         assert_type(await jobs.submit("key", "prompt", context={"chat": 7}), DurableEntry)
         assert_type(await jobs.submit("other", "prompt", wait_for_create=False), DurableEntry)
         assert_type(await jobs.get("key"), DurableEntry | None)
-        assert_type(await jobs.active(Where(text="chat-7/")), list[DurableEntry])
+        assert_type(await jobs.retry("key"), None)
+        assert_type(jobs.stats(), DurableStats)
+        assert_type(await jobs.set_context("key", {"chat": 8}), None)
+        assert_type(await jobs.active(Where(prefix="chat-7/")), list[DurableEntry])
         assert_type(await jobs.unfollow("key"), bool)
         await jobs.abandon("key")
+        async with jobs.updates("key", timeout=None) as changes:
+            async for entry in changes:
+                assert_type((entry, entry.is_terminal, entry.to_dict()), tuple[DurableEntry, bool, dict[str, Any]])
+        _ = assert_type(jobs.notify("key"), asyncio.Future[bool])
+        assert_type(await jobs.notify("key"), bool)
     assert_type(await session.create_job("prompt", on_cancel="finish"), AgentJob)

@@ -15,9 +15,11 @@ CREATE INDEX IF NOT EXISTS agentjobs_items_by_project ON agentjobs_items (projec
     WHERE counted_at IS NOT NULL;
 
 CREATE OR REPLACE FUNCTION agentjobs_room(
-    its_project text, repeated_key text, given_now double precision, OUT wait double precision, OUT of_project text
+    its_project text, repeated_key text, given_now double precision,
+    OUT wait double precision, OUT of_project text, OUT cause text
 ) LANGUAGE plpgsql VOLATILE AS $$
 -- Return after how many seconds a create of a project may go, null for now; `of_project` where only that one waits.
+-- `cause` says what it waits for: 'pause' (of the service), 'max_active' or 'create_rate'.
 -- `repeated_key` is the key of the unknown row whose create is to be repeated, null for a planned row.
 DECLARE
     skew constant double precision := 60; -- what lies further ahead was recorded by a wrong clock
@@ -36,6 +38,7 @@ BEGIN
         WHERE project_id = its_project AND until > moment AND set_at < moment + skew;
     IF FOUND THEN
         of_project := its_project;
+        cause := 'pause';
         RETURN;
     END IF;
     SELECT * INTO limits FROM agentjobs_journal WHERE "only" = 1;
@@ -69,6 +72,7 @@ BEGIN
         ) AS unknown;
         IF counted + kept + kept_by_others >= limits.max_active THEN
             wait := retry;
+            cause := 'max_active';
             -- Another project, for which all that is kept counts as half of the limit at most, may have room.
             IF counted + least(kept + kept_by_others, limits.max_active / 2) < limits.max_active THEN
                 of_project := its_project;
@@ -80,6 +84,7 @@ BEGIN
     IF limits.create_count IS NULL THEN
         RETURN;
     END IF;
+    cause := 'create_rate';
     -- Creates under way count whenever they were claimed: the service counts them at some time before their answer.
     -- All others count from their answer on; the one that fills the window has to leave it.
     IF limits.create_scope = 'project' THEN
@@ -120,6 +125,7 @@ BEGIN
         wait := greatest(last_sent + limits.create_per - moment, retry);
     ELSE
         of_project := NULL;
+        cause := NULL;
     END IF;
 END
 $$;
@@ -134,12 +140,13 @@ END
 $$;
 
 CREATE OR REPLACE FUNCTION agentjobs_locked_room(
-    its_project text, repeated_key text, given_now double precision, OUT wait double precision, OUT of_project text
+    its_project text, repeated_key text, given_now double precision,
+    OUT wait double precision, OUT of_project text, OUT cause text
 ) LANGUAGE plpgsql VOLATILE AS $$
 -- Return what `agentjobs_room` does, and keep the room until the end of the transaction: other claims wait for it.
 BEGIN
     -- First without the lock, so that asking in vain keeps nobody waiting and writes nothing.
-    SELECT room.wait, room.of_project INTO wait, of_project
+    SELECT room.wait, room.of_project, room.cause INTO wait, of_project, cause
         FROM agentjobs_room(its_project, repeated_key, given_now) AS room;
     IF wait IS NOT NULL THEN
         RETURN;
@@ -148,7 +155,7 @@ BEGIN
     PERFORM FROM agentjobs_journal
         WHERE "only" = 1 AND (max_active IS NOT NULL OR create_count IS NOT NULL) FOR UPDATE;
     IF FOUND THEN
-        SELECT room.wait, room.of_project INTO wait, of_project
+        SELECT room.wait, room.of_project, room.cause INTO wait, of_project, cause
             FROM agentjobs_room(its_project, repeated_key, given_now) AS room;
     END IF;
 END
@@ -159,7 +166,7 @@ $$;
 -- No earlier change is the last one after them: a statement that made it must not find it when it is executed again.
 CREATE OR REPLACE FUNCTION agentjobs_claim(
     its_key text, its_claim text, its_owner text, given_now double precision, its_digest text DEFAULT NULL,
-    OUT wait double precision, OUT of_project text, OUT claimed bigint
+    OUT wait double precision, OUT of_project text, OUT cause text, OUT claimed bigint
 ) LANGUAGE plpgsql VOLATILE
 SET lock_timeout = '1s'
 SET enable_seqscan = off -- statistics that are out of date must not make it read all rows
@@ -188,7 +195,7 @@ BEGIN
     IF NOT FOUND THEN
         RETURN;
     END IF;
-    SELECT room.wait, room.of_project INTO wait, of_project
+    SELECT room.wait, room.of_project, room.cause INTO wait, of_project, cause
         FROM agentjobs_locked_room(planned_project, NULL, given_now) AS room;
     IF wait IS NOT NULL THEN
         RETURN;
@@ -205,6 +212,7 @@ EXCEPTION WHEN lock_not_available THEN
     -- Another claim holds the lock for long: its database or disk stands still.
     wait := 1;
     of_project := NULL;
+    cause := 'lock';
     claimed := 0;
 END
 $$;
@@ -224,7 +232,7 @@ $$;
 CREATE OR REPLACE FUNCTION agentjobs_repeat(
     its_key text, its_claim text, its_owner text, given_now double precision, its_digest text,
     its_idempotency_key text, its_seconds double precision,
-    OUT wait double precision, OUT of_project text, OUT claimed bigint
+    OUT wait double precision, OUT of_project text, OUT cause text, OUT claimed bigint
 ) LANGUAGE plpgsql VOLATILE
 SET lock_timeout = '1s'
 SET enable_seqscan = off
@@ -252,7 +260,7 @@ BEGIN
     IF NOT FOUND THEN
         RETURN;
     END IF;
-    SELECT room.wait, room.of_project INTO wait, of_project
+    SELECT room.wait, room.of_project, room.cause INTO wait, of_project, cause
         FROM agentjobs_locked_room(its_project, its_key, given_now) AS room;
     IF wait IS NOT NULL THEN
         RETURN;
@@ -273,6 +281,7 @@ BEGIN
 EXCEPTION WHEN lock_not_available THEN
     wait := 1;
     of_project := NULL;
+    cause := 'lock';
     claimed := 0;
 END
 $$;

@@ -49,10 +49,12 @@ class Backend(ABC):
     Attributes:
         engine: Opens connections.
         claim: Makes a planned row `sending`, with the parameters of `Store.claim`. Returns no row when it is not
-            planned, else (`wait`, `of_project`, `claimed`): the seconds after which there may be room, or null; the
-            only project that has no room, null for all of them; the number of rows that were claimed.
+            planned, else (`wait`, `of_project`, `cause`, `claimed`): the seconds after which there may be room, or
+            null; the only project that has no room, null for all of them; what leaves none, as `NoRoom` has it; the
+            number of rows that were claimed.
         repeat: The same for an unknown row whose create may be repeated, in one transaction.
         stores_nul: Whether its texts may contain NUL.
+        notifies: Whether it notifies those who listen, by `pg_notify`.
         claims_apart: Whether each claim is a transaction of its own, and claims have a connection of their own.
         can_be_cut: Whether `cut` ends calls that wait for an answer; threads that wait for a disk can't be interrupted.
         patience: Seconds for which a database that is gone is waited for.
@@ -62,6 +64,7 @@ class Backend(ABC):
     claim: Executable
     repeat: Sequence[Executable]
     stores_nul: bool
+    notifies: bool
     claims_apart: bool
     can_be_cut: bool
     patience: float

@@ -9,7 +9,7 @@ from typing import Final
 import filelock
 
 from agentjobs_async import JournalError
-from agentjobs_async.batch._database.sqlite import faults, log_of
+from agentjobs_async.batch._database.sqlite import SHARED_LOCATION, faults, log_of
 
 _NO_LOCKS: Final = frozenset({errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP})
 """The errors of a file system that can't lock files."""
@@ -107,7 +107,10 @@ def _lock_of(beside: Path) -> filelock.BaseFileLock:
 
 
 def _owned(path: Path, beside: Path) -> JournalError:
-    words = "another process owns it, such as a run: wait until that has ended, or read it with read_only=True"
+    words = (
+        "another process owns it, such as a run: wait until that has ended, read it with read_only=True, or use"
+        f" {SHARED_LOCATION} where several processes work on one journal"
+    )
     if _locked.get(beside) == os.getpid():
         words = "this process has it open already: use that Journal, close it first, or read it with read_only=True"
     return JournalError(f"journal {path.name}: {words} ({beside.name} is locked)", "locked")

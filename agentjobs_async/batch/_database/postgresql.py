@@ -70,8 +70,8 @@ _WORDS: Final[dict[JournalReason, str]] = {
 
 
 def _claim(function: FunctionElement[Any]) -> Select[Any]:
-    cells = function.table_valued("wait", "of_project", "claimed").c
-    return select(cells.wait, cells.of_project, cells.claimed)
+    cells = function.table_valued("wait", "of_project", "cause", "claimed").c
+    return select(cells.wait, cells.of_project, cells.cause, cells.claimed)
 
 
 def _parameters(*names: str) -> list[ColumnElement[Any]]:
@@ -122,6 +122,7 @@ class ServerBackend(Backend):
     claim = _CLAIM
     repeat = (_REPEAT,)
     stores_nul = False
+    notifies = True
     claims_apart = True
     can_be_cut = True
 

@@ -26,6 +26,7 @@ from sqlalchemy import (
     Table,
     Text,
     and_,
+    false,
     literal,
     literal_column,
     text,
@@ -136,12 +137,14 @@ class Follow(StrEnum):
 
 NUMBER: Final = Integer().with_variant(BigInteger(), "postgresql")
 """The type of the numbers of rows."""
+_KEY: Final = String().with_variant(String(collation="C"), "postgresql")
+"""The type of keys: compared by code points in each database, so that the index of keys finds those of a prefix."""
 
 ITEMS: Final = Table(
     "agentjobs_items",
     METADATA,
     Column("number", NUMBER, primary_key=True),
-    Column("key", String, nullable=False, unique=True),
+    Column("key", _KEY, nullable=False, unique=True),
     Column("prompt", Text, nullable=False),
     Column("context", Text),
     Column("extra", Text),
@@ -151,6 +154,7 @@ ITEMS: Final = Table(
     *_of_a_try(),
     Column("follower", String),
     Column("is_noticed", Boolean, nullable=False, server_default=true()),
+    Column("is_notified", Boolean, nullable=False, server_default=false()),
     Column("change", String),
     Column("revision", Integer, nullable=False, server_default=literal_column("0")),
     Column("changed_at", Float(53), nullable=False),
@@ -175,7 +179,8 @@ repeated any more, or of a job that is gone, as JSON: its type and fields. `idem
 not have changed when it is repeated.
 
 `follower` are the durable jobs that are to tell of its end, or have told of it; `is_noticed` is false where another
-owner has moved it since they looked. `change` is the id of its last change, by which a statement that is executed once
+owner has moved it since they looked. `is_notified` asks them to poll its active job soon; it means nothing in any other
+state. `change` is the id of its last change, by which a statement that is executed once
 more finds what it did; `revision` counts the changes that streams show. `updated_at` is when the row moved or its error
 changed, `changed_at` when anything did that is shown.
 """
@@ -204,7 +209,8 @@ As a boolean in words of SQL it would become a comparison with 1 on SQLite, whic
 """
 TO_NOTICE: Final = text(
     "follow || '' = 'yes' AND"
-    " ((follower IS NULL AND told_at IS NULL) OR NOT is_noticed OR (state = 'active' AND owner IS NULL))"
+    " ((follower IS NULL AND told_at IS NULL) OR NOT is_noticed"
+    " OR (state = 'active' AND (owner IS NULL OR is_notified)))"
 )
 """Whether a durable job may need something of its follower, or has none. A text, as its index takes no parameter.
 
@@ -218,8 +224,12 @@ PARTIAL_INDEXES: Final = (
     Index("agentjobs_items_by_follower", ITEMS.c.follower, sqlite_where=HAS_FOLLOWER),
     Index("agentjobs_items_owned", ITEMS.c.owner, sqlite_where=ITEMS.c.owner.is_not(None)),
     Index("agentjobs_items_by_user", ITEMS.c.user_id, ITEMS.c.number, sqlite_where=ITEMS.c.user_id.is_not(None)),
+    Index("agentjobs_items_by_job", ITEMS.c.job_id, sqlite_where=ITEMS.c.job_id.is_not(None)),
+    Index("agentjobs_tries_by_job", TRIES.c.job_id, sqlite_where=TRIES.c.job_id.is_not(None)),
 )
-"""Those that hold few rows: the durable jobs, what their followers have to notice, what owners work on, users' jobs."""
+"""Those that leave rows out: they hold durable jobs, what their followers have to notice, what owners work on, users'
+jobs, and rows and earlier tries that have a job.
+"""
 SHOWN: Final = tuple(
     ITEMS.c[name]
     for name in (

@@ -68,16 +68,18 @@ _REASONS: Final[dict[int, JournalReason]] = {
     sqlite3.SQLITE_ERROR: "corrupt",  # a table or a column is missing: the statements are ours
     sqlite3.SQLITE_READONLY: "read_only",
 }
+SHARED_LOCATION: Final = "PostgreSQL (postgresql+psycopg://host/database)"
+"""What several processes use at once, as errors name it."""
 _WORDS: Final[dict[JournalReason, str]] = {
     "full": "the disk is full; nothing more is sent until there is room",
-    "locked": "another process owns it; one at a time may",
+    "locked": f"another process owns it, and one at a time may: several share one journal by {SHARED_LOCATION}",
     "corrupt": "the file is broken, or no journal",
     "read_only": "the file can't be written",
     "io": "it can't be read or written",
 }
 
 
-def _claim() -> ReturningUpdate[None, None, int]:
+def _claim() -> ReturningUpdate[None, None, None, int]:
     token, now = bindparam("new_claim", type_=String), bindparam("new_time", type_=Float(53))
     owner = bindparam("new_owner", type_=String)
     repeated = and_(_ROW.state == State.SENDING, _ROW.claim == token)  # executed before, and the answer was lost
@@ -91,7 +93,7 @@ def _claim() -> ReturningUpdate[None, None, int]:
     return claiming.values(**values, **_claimed(token, owner, now)).returning(*_FOUND)
 
 
-def _repeat() -> tuple[Insert, ReturningUpdate[None, None, int]]:
+def _repeat() -> tuple[Insert, ReturningUpdate[None, None, None, int]]:
     token, now = bindparam("new_claim", type_=String), bindparam("new_time", type_=Float(53))
     owner, seconds = bindparam("new_owner", type_=String), bindparam("its_seconds", type_=Float(53))
     its_key = _ROW.key == bindparam("its_key")
@@ -121,7 +123,7 @@ def _claimed(token: Any, owner: Any, now: Any) -> dict[str, Any]:
     return values | {"revision": _ROW.revision + 1, "is_noticed": func.coalesce(_ROW.follower == owner, false())}
 
 
-_FOUND: Final = (null().label("wait"), null().label("of_project"), literal(1).label("claimed"))
+_FOUND: Final = (null().label("wait"), null().label("of_project"), null().label("cause"), literal(1).label("claimed"))
 _CLAIM: Final = _claim()
 _REPEAT: Final = _repeat()
 """Make a planned or an unknown row `sending`, as `Backend.claim` and `repeat` say.
@@ -149,6 +151,7 @@ class FileBackend(Backend):
     claim = _CLAIM
     repeat = _REPEAT
     stores_nul = True
+    notifies = False
     claims_apart = False
     can_be_cut = False
     patience = 0.0

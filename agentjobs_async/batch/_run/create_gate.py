@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Iterable
 from contextvars import Context
 from enum import Enum, auto
+from math import inf
 from typing import Final
 
 from attrs import frozen
@@ -40,10 +41,17 @@ _PROBED: Final = (Reason.OUTAGE, Reason.REFUSED)
 
 @frozen
 class Hold:
-    """Creates are held back until a loop time; `error` says why, `None` where an earlier run knew."""
+    """Creates are held back.
+
+    Attributes:
+        until: The loop time at which one is tried again.
+        expected: The loop time at which one may go, as far as that is known: no earlier than `until`.
+        error: Why.
+    """
 
     until: float
-    error: Exception | None = None
+    expected: float
+    error: Exception
 
 
 class Window:
@@ -109,13 +117,13 @@ class CreateGate:
 
     @property
     def next_at(self) -> float | None:
-        """When the next create may go; `None` when that depends on one that is under way."""
+        """When the next create may go, as far as known.
+
+        `None` when that depends on one that is under way, and while the key is refused for as long as the run lasts.
+        """
         now = self._clock()
-        if self._is_probing and self._under_way:
-            return None
-        # Not a refusal: what it holds does not wait for its end.
-        earliest = max([now, *(hold.until for reason, hold in self._holds.items() if reason is not Reason.REFUSED)])
-        return self._window.opens_at(earliest, now, self._under_way)
+        opens_at = self._opens_at([hold.expected for hold in self._holds.values() if now < hold.until], now)
+        return None if opens_at == inf else opens_at
 
     @property
     def refused_by(self) -> Exception | None:
@@ -125,10 +133,14 @@ class CreateGate:
 
     @property
     def paused_by(self) -> Exception | None:
-        """Why creates are held back; `None` when nothing but the rate does so, or when an earlier run began it."""
+        """Why creates are held back, the newest reason; `None` when nothing but its own rate does so.
+
+        Where the limits of all owners leave no room, it is a `NoRoomError`.
+        """
         now = self._clock()
-        in_force = [hold for reason, hold in self._holds.items() if reason in _PROBED or now < hold.until]
-        return next((hold.error for hold in reversed(in_force) if hold.error is not None), None)
+        # A copy: an exporter asks in a thread of its own.
+        in_force = [hold for reason, hold in tuple(self._holds.items()) if reason in _PROBED or now < hold.until]
+        return in_force[-1].error if in_force else None
 
     @property
     def limited_for(self) -> float:
@@ -140,13 +152,24 @@ class CreateGate:
     def _is_probing(self) -> bool:
         return any(reason in self._holds for reason in _PROBED)
 
+    def _due(self) -> float | None:
+        """Return when the next create is let go, to be held back again perhaps; `None` as of `next_at`."""
+        # Not a refusal: what it holds does not wait for its end.
+        ends = [hold.until for reason, hold in self._holds.items() if reason is not Reason.REFUSED]
+        return self._opens_at(ends, self._clock())
+
+    def _opens_at(self, ends: list[float], now: float) -> float | None:
+        if self._is_probing and self._under_way:
+            return None
+        return self._window.opens_at(max([now, *ends]), now, self._under_way)
+
     async def take(self) -> int | None:
         """Wait until a create may go, and count it as under way; `spend` or `refund` must follow.
 
         Return `recalls` as it was then, or `None` when the creates are refused: then nothing is counted.
         """
         async with self._order:
-            while self.refused_by is None and ((due := self.next_at) is None or due > self._clock()):
+            while self.refused_by is None and ((due := self._due()) is None or due > self._clock()):
                 self._changed.clear()
                 await self._wait(due)
             if self.refused_by is not None:
@@ -165,11 +188,12 @@ class CreateGate:
         self._under_way -= 1
         self._changed.set()
 
-    def hold(self, reason: Reason, seconds: float, error: Exception | None = None) -> None:
-        """Hold creates back for `seconds`; a longer hold for the same reason stands."""
+    def hold(self, reason: Reason, seconds: float, error: Exception, *, expected: float = 0.0) -> None:
+        """Hold creates back for `seconds`, and perhaps for `expected`; a longer hold for the same reason stands."""
         earlier = self._holds.pop(reason, None)  # to the end: the newest reason is the one that is shown
-        until = self._clock() + seconds
-        self._holds[reason] = Hold(until if earlier is None else max(earlier.until, until), error)
+        now = self._clock()
+        until = now + seconds if earlier is None else max(earlier.until, now + seconds)
+        self._holds[reason] = Hold(until, max(until, now + expected), error)
         self.recalls += reason is not Reason.FULL
         self._changed.set()
 

@@ -10,6 +10,7 @@ from attrs import define, field
 from agentjobs_async import CreateOutcomeUnknownError, ResponseError
 from agentjobs_async.batch._run.create_gate import LONGEST_RETRY_AFTER_SECONDS, CreateGate, Reason
 from agentjobs_async.batch._store import measures
+from agentjobs_async.batch._store.claims import NoRoomError, is_limit
 from agentjobs_async.batch._store.pauses import paused_for
 from agentjobs_async.batch._store.store import Store
 from agentjobs_async.batch.limits import Rate
@@ -155,14 +156,19 @@ class CreateGates:
         """Return whether the server refuses the creates of a project at present."""
         return project in self._gates and self._gates[project].refused_by is not None
 
+    def refused(self) -> list[str]:
+        """Return the projects whose creates the server refuses at present."""
+        return [project for project, gate in tuple(self._gates.items()) if gate.refused_by is not None]
+
     def may_go(self, project: str) -> bool:
         """Return whether a create of a project may go right now."""
         due = self.next_at(project)
         return due is not None and due <= asyncio.get_running_loop().time() and not self.is_refused(project)
 
     def next_at(self, project: str | None) -> float | None:
-        """Return when the next create of a project may go; `None` when that depends on one that is under way.
+        """Return the loop time at which the next create of a project may go, as far as known.
 
+        `None` when that depends on one that is under way, or while the key is refused for as long as the run lasts.
         `None` for the project takes what holds for all.
         """
         times = [self.common.next_at, *([self._gates[project].next_at] if project in self._gates else [])]
@@ -170,9 +176,14 @@ class CreateGates:
         return max(known) if len(known) == len(times) else None
 
     def paused_by(self, projects: Collection[str]) -> Exception | None:
-        """Return why creates of some projects are held back; `None` when nothing but a rate does so."""
-        found = (self._gates[project].paused_by for project in projects if project in self._gates)
-        return self.common.paused_by or next((reason for reason in found if reason is not None), None)
+        """Return why creates of some projects are held back; `None` when nothing but a rate of this run does so.
+
+        What has failed comes before a limit that is used up: a `NoRoomError`.
+        """
+        gates = [self.common, *(self._gates[project] for project in sorted(projects) if project in self._gates)]
+        found = [reason for gate in gates if (reason := gate.paused_by) is not None]
+        failed = (reason for reason in found if not is_limit(reason))
+        return next(failed, found[0] if found else None)
 
 
 async def gates_of(store: Store, rate: Rate | None, *, refused_for: float) -> CreateGates:
@@ -184,7 +195,7 @@ async def gates_of(store: Store, rate: Rate | None, *, refused_for: float) -> Cr
     sent = [] if rate is None else await measures.sent_ages(store, rate.per, rate.count)
     gates = CreateGates(rate, sent, refused_for=refused_for)
     for project, seconds in (await paused_for(store)).items():
-        gates.of(project).hold(Reason.LIMITED, min(seconds, LONGEST_RETRY_AFTER_SECONDS))
+        gates.of(project).hold(Reason.LIMITED, min(seconds, LONGEST_RETRY_AFTER_SECONDS), NoRoomError("pause"))
     return gates
 
 

@@ -30,8 +30,8 @@ class FreeJobs:
         self._taken: deque[JournalRow] = deque()
         self._is_look_due = True
 
-    def __bool__(self) -> bool:
-        return bool(self._numbers or self._taken)
+    def __len__(self) -> int:
+        return len(self._numbers) + len(self._taken)
 
     def look_again(self) -> None:
         """Look them up once more at the next call."""
@@ -69,6 +69,9 @@ class RowsToRepeat:
     def look_again(self) -> None:
         """Look them up once more at the next call."""
         self._is_look_due = True
+
+    def __len__(self) -> int:
+        return len(self._rows)
 
     def projects(self) -> list[str]:
         """Return the projects that have rows."""

@@ -24,7 +24,7 @@ from agentjobs_async.batch._run.repeats import (
     terms_of_repetition,
     unknown_error,
 )
-from agentjobs_async.batch._store.claims import NoRoom
+from agentjobs_async.batch._store.claims import NoRoom, NoRoomError
 from agentjobs_async.batch._store.heartbeat import Lease
 from agentjobs_async.batch._store.owning import leave_unrepeated, lost_by
 from agentjobs_async.batch._store.pauses import pause
@@ -37,7 +37,7 @@ from agentjobs_async.telemetry.links import last_create
 
 _LONGEST_CREATE_SECONDS: Final = 120.0  # an item's own time may be days; no server takes that long to create a job
 _LONGEST_DEFERRAL_SECONDS: Final = 5.0  # so that raised limits are noticed
-_LATE: Final = NoRoom(1.0)  # seconds until the journal may answer in time again
+_LATE: Final = NoRoom(1.0, "lock")  # seconds until the journal may answer in time again
 _MOST_OUTDATED: Final = 3  # of one item: a callable that returns nothing but wrong keys is not asked for ever
 
 _logger: Final = logging.getLogger("agentjobs_async.batch")
@@ -226,7 +226,7 @@ class ItemCreate:
         """Defer creates of this project, or all, until there may be room, or the limits may have been raised."""
         gates = self.item.context.gates
         gate = gates.common if room.project_id is None else gates.of(self.item.slot.project)
-        gate.hold(Reason.FULL, min(room.wait, _LONGEST_DEFERRAL_SECONDS))
+        gate.hold(Reason.FULL, min(room.wait, _LONGEST_DEFERRAL_SECONDS), NoRoomError(room.cause), expected=room.wait)
 
     def _may_leave(self) -> bool:
         """Return whether the create may still be sent, right before its first byte."""

@@ -6,7 +6,7 @@ from math import inf
 
 from attrs import frozen
 
-from agentjobs_async import AgentJob, AgentJobsError, JobRef, NotFoundError, WaitTimeoutError
+from agentjobs_async import AgentJob, AgentJobsError, JobFailedError, JobRef, NotFoundError, WaitTimeoutError
 from agentjobs_async.batch._failures import ends_the_run
 from agentjobs_async.batch._run.context import Phase, RunningItem
 from agentjobs_async.batch._run.item_create import Ended, ItemCreate
@@ -51,9 +51,19 @@ async def _wait(item: RunningItem, target: AgentJob | JobRef) -> BatchResult | N
     if not recorded.is_own and _is_of_another(recorded.row, job_id):
         return None
     if isinstance(ended, AgentJob):
-        error = AgentJobsError("its item was given another job meanwhile") if outcome is Outcome.ACTIVE else None
-        return BatchResult(item.item, outcome, ended, error, ended.ref, item.row)
+        return BatchResult(item.item, outcome, ended, _error_of(ended, outcome), ended.ref, item.row)
     return item.result(outcome, ended, ended.last_job if isinstance(ended, WaitTimeoutError) else None)
+
+
+def _error_of(job: AgentJob, outcome: Outcome) -> AgentJobsError | None:
+    """Return the error of a result that has an ended job; `None` without one."""
+    match outcome:
+        case Outcome.ACTIVE:
+            return AgentJobsError("its item was given another job meanwhile")
+        case Outcome.FAILED:
+            return JobFailedError(job)
+        case _:
+            return None
 
 
 def _is_of_another(row: JournalRow, job_id: str | None) -> bool:

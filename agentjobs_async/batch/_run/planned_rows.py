@@ -1,7 +1,7 @@
 """The planned rows of a journal, and those of new items, in the order in which a run begins them."""
 
-from collections import deque
-from collections.abc import Callable, Collection, Iterator
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 from attrs import evolve, frozen
@@ -32,18 +32,33 @@ class PlannedRows:
         self._query = Query()
         self._pages: dict[str, deque[JournalRow]] = {}
         self._after: dict[str, int] = {}
+        self._left: Counter[str] = Counter()
 
-    async def open(self, query: Query, at_hand: Collection[int] = ()) -> None:
+    async def open(self, query: Query, known: Mapping[str, int], at_hand: Collection[int] = ()) -> None:
         """Begin with the planned rows that meet `query`; what is left of an earlier call is read anew.
 
         Args:
             query: What they have to meet.
+            known: How many of these the run knows already, by project.
             at_hand: Numbers of rows that the run has read by other means.
         """
         self._query, self._at_hand = evolve(query, states={State.PLANNED}), at_hand
         found = await planned_projects(self._store, self._query)  # those with the lowest numbers first
         self._after = {project: first - 1 for project, first, _ in found}
         self._pages = {project: deque() for project in self._after}
+        self._count(found, known)
+
+    async def count_again(self, known: Mapping[str, int]) -> None:
+        """Count what is left: others may have taken rows, or left some. `known` is as of `open`."""
+        self._count(await planned_projects(self._store, self._query), known)
+
+    def left(self) -> Counter[str]:
+        """Return how many rows are left, by project; less those that others have taken since they were counted."""
+        return self._left.copy()
+
+    def _count(self, found: Iterable[tuple[str, int, int]], known: Mapping[str, int]) -> None:
+        rows = {project: count - known.get(project, 0) for project, _, count in found if project in self._after}
+        self._left = +Counter(rows)
 
     def __bool__(self) -> bool:
         return bool(self._after)
@@ -63,7 +78,9 @@ class PlannedRows:
             if page:  # put back at the end of both dicts: the turn of this project comes last
                 row = page.popleft()
                 self._after[project], self._pages[project] = after, page
+                self._left[project] -= self._left[project] > 0
                 return row
+            self._left[project] = 0  # others have taken the rest
         return None
 
     async def _fill(self, project: str) -> None:
@@ -98,6 +115,10 @@ class Backlog:
     def projects(self) -> list[str]:
         """Return the projects that have rows."""
         return list(self._rows)
+
+    def counts(self) -> dict[str, int]:
+        """Return how many rows each project has. It may be asked in any thread."""
+        return {project: len(rows) for project, rows in tuple(self._rows.items())}
 
     def numbers(self) -> set[int]:
         """Return the numbers of all rows."""

@@ -1,6 +1,7 @@
 """What is read of a run's source: page by page, each planned at once, in a task of its own."""
 
 import asyncio
+from collections.abc import Sequence
 from contextvars import copy_context
 from typing import Final
 
@@ -51,7 +52,8 @@ class Reader:
     """
 
     def __init__(self, items: Items, planner: Planner, changed: asyncio.Event) -> None:
-        self.is_done = self.is_silent = False
+        self.is_done = isinstance(items, Sequence) and not items  # known at once, while other rows take all room
+        self.is_silent = False
         self.fault: BaseException | None = None
         self._source = source_of(items)
         self._planner = planner

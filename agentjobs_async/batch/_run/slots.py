@@ -60,6 +60,11 @@ class Slots:
         """The number of slots that no item under way has; unknown items may keep some of these."""
         return self._count - self._taken
 
+    @property
+    def kept(self) -> int:
+        """The number of slots that are kept for unknown items."""
+        return sum(map(len, self._kept.values()))
+
     def free(self, project: str | None) -> int:
         """Return how many more items of a project may take a slot; 0 or less while none may."""
         own = len(self._kept.get(project, ()))

@@ -1,13 +1,15 @@
 """What a run begins next: jobs that nobody polls, unknown creates, planned rows, new items, each project for itself."""
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
+from collections.abc import Sequence
 from math import inf
 from typing import Final
 
 from attrs import evolve
 
 from agentjobs_async.batch._planning import Planner
+from agentjobs_async.batch._progress import ToCome
 from agentjobs_async.batch._run.context import Phase
 from agentjobs_async.batch._run.free_rows import FreeJobs, RowsToRepeat
 from agentjobs_async.batch._run.late_jobs import LateJobs
@@ -18,7 +20,7 @@ from agentjobs_async.batch._run.source import Items
 from agentjobs_async.batch._run.tasks import ItemTasks
 from agentjobs_async.batch._store.measures import last_number, last_try
 from agentjobs_async.batch._store.owning import doubt_dead, free_dead, settle_claims
-from agentjobs_async.batch._store.queries import Query
+from agentjobs_async.batch._store.queries import PAGE_ROWS, Query
 from agentjobs_async.batch._store.rows import BatchResult, JournalRow
 from agentjobs_async.batch.items import Outcome
 from agentjobs_async.batch.states import State
@@ -57,6 +59,9 @@ class Supply:
         self._until = 0  # the same, or that of the newest row of the source: what is this run's business
         self._results: deque[BatchResult] = deque()
         self._unknown: deque[JournalRow] = deque()  # since their sender ended
+        self._is_all = False  # whether what earlier runs have left is known
+        self._unsent: Counter[str] = Counter()  # items that began, and stay planned without a result, by project
+        self._told: Counter[str] = Counter()  # those that stay planned, with a result
         # Rows of which this run has told while they could still move: it gives one result of an item, and leaves to
         # another run what a person settles or plans again meanwhile, and what takes longer than its time. And those
         # that were refused: they stay planned, whatever the service says later.
@@ -101,11 +106,20 @@ class Supply:
         """Note a result that the run gives: of a row that can still move, no other run result follows."""
         if result.row is not None and result.row.state in _MOVABLE:
             self._passed_over.add(result.row.number)
+            self._told[result.row.project_id] += result.row.state is State.PLANNED
 
     def leave(self, row: JournalRow) -> None:
         """Leave a row without a result to another run, if it is not sent since the service refused the key."""
+        self._unsent[row.project_id] += row.state is State.PLANNED
         if row.state in (State.PLANNED, State.UNKNOWN) and self._context.gates.refusal is not None:
             self._passed_over.add(row.number)
+
+    def to_come(self) -> ToCome:
+        """Return what the run has not begun, as far as it knows without asking the journal; in any thread."""
+        planned = self._planned.left() + Counter(self._backlog.counts()) + self._unsent.copy()
+        repeated = min(len(self._to_repeat), self._left)  # they come before the planned ones, and count as those do
+        others = len(self._jobs) + int(repeated) + len(self._unknown) + len(self._results)
+        return ToCome(planned, others, self._left - repeated, is_all=self._is_all and self._reader.is_done)
 
     async def aclose(self) -> None:
         """Stop reading. A source that swallows its cancellation is left behind after 10 s."""
@@ -126,16 +140,30 @@ class Supply:
     async def _begin(self) -> None:
         self._last_try, self._last = await last_try(self._store), await last_number(self._store)
         self._until = self._last
-        self._unknown += self._context.opened.take_lost()
-        await self._planned.open(self._may_send())
+        self._unknown += self._context.opened.take_lost()  # this run has told of nothing yet
+        await self._planned.open(self._query(), {})
+
+    def _known(self) -> Counter[str]:
+        """Return how many planned rows the run has at hand, under way or passed over, by project."""
+        waiting = [item.slot.project for item in self._item_tasks.under_way() if item.state is State.PLANNED]
+        return Counter(waiting) + Counter(self._backlog.counts()) + self._unsent + self._told
 
     def _query(self) -> Query:
-        """Return which rows are this run's business: not those that durable jobs follow at present."""
-        return Query(until=self._until, has_follower=False)
+        """Return which rows are this run's business.
 
-    def _may_send(self) -> Query:
-        """Return which planned rows it may send: an item that is planned once more since it began is the next run's."""
-        return evolve(self._query(), no_try_after=self._last_try)
+        Not those that durable jobs follow at present, nor an item that is planned once more since the run began: that
+        is the next run's, whoever has sent it meanwhile.
+        """
+        return Query(until=self._until, has_follower=False, no_try_after=self._last_try)
+
+    async def _tell_of(self, rows: Sequence[JournalRow]) -> None:
+        """Add rows that are unknown since their sender ended; those that were planned once more are the next run's."""
+        for at in range(0, len(rows), PAGE_ROWS):
+            page = rows[at : at + PAGE_ROWS]
+            query = Query(numbers=[row.number for row in page], no_try_after=self._last_try, size=None)
+            own = {row.number for row in await self._store.select(query)}
+            self._unknown += [row for row in page if row.number in own]
+            self._context.opened.note_lost([row for row in page if row.number not in own])
 
     async def _found(self) -> Ready | BatchResult | None:
         if self._is_sweep_due:
@@ -147,6 +175,7 @@ class Supply:
             return unknown
         # Before anything is sent: their agents are at work.
         job = await self._jobs.next(self._query(), self._context.slots.room_for_jobs)
+        self._is_all = True
         if job is not None:
             return Ready(job, job.item)
         return None if self._jobs else await self._to_send()
@@ -239,7 +268,7 @@ class Supply:
         """Look for all that others have left: jobs, and planned rows."""
         await self._sweep()
         self._to_repeat.look_again()
-        await self._planned.open(self._may_send(), self._backlog.numbers())
+        await self._planned.open(self._query(), self._known(), self._backlog.numbers())
 
     async def _has_others(self) -> bool:
         """Return whether others have rows under way of which this run has not told."""
@@ -271,6 +300,8 @@ class Supply:
         await free_dead(self._store)
         doubtful = await settle_claims(self._store, owner)
         await doubt_dead(self._store, owner, followed=True)  # durable jobs tell of these
-        self._unknown += [*await doubt_dead(self._store, owner, followed=False), *doubtful]
-        self._unknown += self._context.opened.take_lost()  # of runs that were left here since
+        lost = self._context.opened.take_lost()  # of runs that were left here since
+        await self._tell_of([*await doubt_dead(self._store, owner, followed=False), *doubtful, *lost])
         self._jobs.look_again()
+        if self._context.opened.heartbeat is not None:
+            await self._planned.count_again(self._known())

@@ -9,13 +9,14 @@ from contextvars import Context
 from types import MappingProxyType
 from typing import Any, Final, Protocol
 
-from attrs import evolve
-
-from agentjobs_async import AgentJobsError, AgentJobsSession, InvalidInputError, JournalError
+from agentjobs_async import AgentJobsSession, InvalidInputError, JournalError
 from agentjobs_async._loop.tasks import until_done
 from agentjobs_async._validation import MAX_COUNT
+from agentjobs_async.batch._estimates import Durations, recent_durations
 from agentjobs_async.batch._failures import fault_of
 from agentjobs_async.batch._learning import begin_learning
+from agentjobs_async.batch._pages import pages_of
+from agentjobs_async.batch._progress import Progress, ToCome
 from agentjobs_async.batch._run.context import Phase, RunContext, RunningItem
 from agentjobs_async.batch._run.create_gates import gates_of
 from agentjobs_async.batch._run.kinds import Kind
@@ -24,7 +25,7 @@ from agentjobs_async.batch._run.slots import Slots
 from agentjobs_async.batch._service import settle_service
 from agentjobs_async.batch._store import measures
 from agentjobs_async.batch._store.owning import free_dead, free_own, lost_by, settle_claims
-from agentjobs_async.batch._store.rows import JournalRow
+from agentjobs_async.batch._store.rows import BatchResult, JournalRow
 from agentjobs_async.batch._store.seen import Seen, record_seen
 from agentjobs_async.batch._store.store import NOBODY
 from agentjobs_async.batch.items import BatchItem, Outcome
@@ -33,19 +34,14 @@ from agentjobs_async.batch.limits import Kept, Limits, in_force, own_polls
 from agentjobs_async.batch.states import State
 from agentjobs_async.batch.stats import ActiveItem, BatchStats
 from agentjobs_async.errors import log_text
+from agentjobs_async.telemetry.metrics import ItemGauges
 
 _SEEN_SECONDS: Final = 60.0  # a write for each poll would cost more than the poll
 _MOST_SEEN: Final = 200  # rows of one transaction: more would keep their locks for long
-_MOST_LOOKED_UP: Final = 500  # rows in one statement
 _LOST_SECONDS: Final = 1.0  # until rows that others have taken meanwhile are left
 GRACE_SECONDS: Final = 10.0  # for the answers of creates under way: most come within a second
 _SETTLING_SECONDS: Final = 3.0  # for the journal to record the outcomes, when it answers slowly or not at all
 _CANCELLED_SECONDS: Final = 0.5  # the same after a cancellation, which is to leave at once
-SLOTS_KEPT: Final = (
-    "unknown items keep all slots, since their agents may be at work; settle them to free the slots in the next run"
-)
-"""The message where nothing else holds creates back."""
-
 
 _logger: Final = logging.getLogger("agentjobs_async.batch")
 
@@ -165,6 +161,7 @@ class ItemTasks:
         self.phase = Phase.RUNNING
         self.faults: list[Exception] = []
         self.outcomes: Counter[Outcome] = Counter()
+        self._durations = Durations()
         self._loop = asyncio.get_running_loop()
         self._running: dict[asyncio.Task[None], RunningItem] = {}
         self._helpers: dict[asyncio.Task[None], Phase] = {}
@@ -225,24 +222,28 @@ class ItemTasks:
             for item in self.under_way()
         ]
 
-    def stats(self, *, stopped: bool = False) -> BatchStats:
-        """Return a snapshot."""
-        return evolve(
-            self.counts(),
-            next_create=self._next_create(),
-            stopped=stopped,
-            paused_by=self._paused_by(),
-        )
+    def stats(self, to_come: ToCome | None, *, stopped: bool = False) -> BatchStats:
+        """Return a snapshot of a run that has not begun `to_come`; `None` where a queue hands out its items."""
+        may_send = self.phase < Phase.NO_CREATES
+        return self._progress(to_come).stats(self._durations, stopped=stopped, may_send=may_send)
 
-    def counts(self) -> BatchStats:
-        """Return how many items are where, without the rest of a snapshot. It may be asked in any thread."""
-        states = Counter(item.state for item in tuple(self._running.values()) if not item.over)
-        active = states[State.SENDING] + states[State.ACTIVE] + states[State.UNKNOWN]  # the last are to be repeated
-        return BatchStats(states[State.PLANNED], active, None, MappingProxyType(dict(self.outcomes)), stopped=False)
-
-    def gauges(self) -> BatchStats | None:
+    def gauges(self, to_come: ToCome | None) -> ItemGauges | None:
         """Return what gauges show; `None` once the loop is closed. It may be asked in any thread."""
-        return None if self._loop.is_closed() else self.counts()
+        return None if self._loop.is_closed() else self._progress(to_come).gauges()
+
+    def _progress(self, to_come: ToCome | None) -> Progress:
+        return Progress(self.context, self.under_way(), self.outcomes, to_come)
+
+    def count(self, result: BatchResult) -> None:
+        """Count a result that the run gives."""
+        self.outcomes[result.outcome] += 1
+        if result.row is not None:
+            self._durations.add(result.row)
+
+    async def read_durations(self) -> None:
+        """Read how long the last jobs took: from that follows when the run ends."""
+        with suppress(JournalError):  # the run itself reports it
+            self._durations.replace(await recent_durations(self.context.records.store))
 
     def projects(self) -> set[str]:
         """Return the projects of the items under way."""
@@ -266,8 +267,8 @@ class ItemTasks:
             ]
             # A journal that can't be written ends the run by the next write that matters.
             with suppress(JournalError):
-                for first in range(0, len(seen), _MOST_SEEN):
-                    await record_seen(self.context.records.store, seen[first : first + _MOST_SEEN])
+                for page in pages_of(seen, _MOST_SEEN):
+                    await record_seen(self.context.records.store, page)
 
     def fail(self, error: Exception) -> None:
         """End the run with an error, once creates under way have had their answers."""
@@ -301,8 +302,8 @@ class ItemTasks:
     async def _leave_lost(self) -> None:
         records = self.context.records
         numbers = [item.row.number for item in self._running.values() if item.is_waiting]
-        for first in range(0, len(numbers), _MOST_LOOKED_UP):
-            lost = await lost_by(records.store, records.owner, numbers[first : first + _MOST_LOOKED_UP])
+        for page in pages_of(numbers):
+            lost = await lost_by(records.store, records.owner, page)
             for task, item in list(self._running.items()):
                 if item.row.number in lost and item.is_waiting:
                     task.cancel()
@@ -426,29 +427,4 @@ class ItemTasks:
 
     def under_way(self) -> list[RunningItem]:
         """Return the items that have begun and not ended."""
-        return [item for item in self._running.values() if not item.over]
-
-    def _waiting_projects(self) -> set[str]:
-        return {item.slot.project for item in self.under_way() if item.state in (State.PLANNED, State.UNKNOWN)}
-
-    def _next_create(self) -> float | None:
-        due = [self._next_create_of(project) for project in self._waiting_projects()]
-        known = [at for at in due or [self._next_create_of(self.context.session.project_id)] if at is not None]
-        return max(min(known) - asyncio.get_running_loop().time(), 0.0) if known else None
-
-    def _next_create_of(self, project: str | None) -> float | None:
-        at = self.context.gates.next_at(project)
-        return at if at is None else max(at, self._kept_until(project) or at)
-
-    def _kept_until(self, project: str | None) -> float | None:
-        """Return when an unknown item's slot becomes free for a project; `None` while another one may be before."""
-        if any(item.slot.taken for item in self.under_way()):
-            return None
-        return self.context.slots.next_free_at(project)
-
-    def _paused_by(self) -> Exception | None:
-        projects = self._waiting_projects()
-        reason = self.context.gates.paused_by(projects)
-        if reason is None and projects and all(self._kept_until(project) is not None for project in projects):
-            return AgentJobsError(SLOTS_KEPT)
-        return reason
+        return [item for item in tuple(self._running.values()) if not item.over]

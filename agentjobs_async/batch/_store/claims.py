@@ -2,12 +2,41 @@
 
 import asyncio
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Final, Literal
 
 from attrs import frozen
 
+from agentjobs_async import AgentJobsError
+from agentjobs_async.batch._pages import pages_of
+
 _DOUBT_SECONDS: Final = 600.0  # longer than any claim can stay under way in a connection that broke
-_AT_ONCE: Final = 500  # in one statement: SQLite has a limit of parameters
+
+Cause = Literal["max_active", "create_rate", "pause", "lock"]
+"""Why no create goes now: a limit that is used up; the service wants none; or the journal did not answer in time."""
+
+_WORDS: Final[dict[Cause, str]] = {
+    "max_active": "max_active is used up: as many items are under way, over all that work on the journal",
+    "create_rate": "create_rate is used up, over all that work on the journal",
+    "pause": "the service wants no creates of this project for now, as it told another run",
+    "lock": "the journal does not answer in time, and nothing is sent before that",
+}
+
+
+class NoRoomError(AgentJobsError):
+    """A create waits although nothing has failed.
+
+    Attributes:
+        cause: What it waits for.
+    """
+
+    def __init__(self, cause: Cause, message: str | None = None) -> None:
+        super().__init__(message or _WORDS[cause], public_message="The job waits for its turn.")
+        self.cause: Cause = cause
+
+
+def is_limit(error: Exception | None) -> bool:
+    """Return whether an error says that a limit is used up, as in any run that goes well."""
+    return isinstance(error, NoRoomError) and error.cause in ("max_active", "create_rate")
 
 
 @frozen
@@ -16,10 +45,12 @@ class NoRoom:
 
     Attributes:
         wait: Seconds after which there may be room.
+        cause: Why.
         project_id: The only project whose creates have to wait; `None` when all have to.
     """
 
     wait: float
+    cause: Cause
     project_id: str | None = None
 
 
@@ -53,7 +84,7 @@ class Claims:
 
     def left(self) -> Iterator[dict[str, str]]:
         """Return the claims whose senders have gone, with their keys, as many at a time as fit into a statement."""
-        return _slices(self._left)
+        return map(dict, pages_of(list(self._left.items())))
 
     def forget_left(self, claims: Mapping[str, str]) -> None:
         """Forget claims of `left` whose rows have an outcome by now."""
@@ -68,9 +99,4 @@ class Claims:
         oldest = asyncio.get_running_loop().time() - _DOUBT_SECONDS
         found = {claim: key for claim, (key, _) in self._unanswered.items()}
         self._unanswered = {claim: entry for claim, entry in self._unanswered.items() if entry[1] >= oldest}
-        return _slices(found)
-
-
-def _slices(claims: Mapping[str, str]) -> Iterator[dict[str, str]]:
-    pairs = list(claims.items())
-    return (dict(pairs[start : start + _AT_ONCE]) for start in range(0, len(pairs), _AT_ONCE))
+        return map(dict, pages_of(found.items()))

@@ -42,9 +42,10 @@ async def last_try(store: Store) -> int:
     return (await store.read(select(func.max(TRIES.c.number))))[0][0] or 0
 
 
-async def counts(store: Store) -> dict[State, int]:
-    """Return how many items are in each state."""
-    found = await store.read(select(_ROW.state, func.count()).group_by(_ROW.state))
+async def counts(store: Store, query: Query | None = None) -> dict[State, int]:
+    """Return how many items are in each state, of those that meet `query` where there is one."""
+    counting = select(_ROW.state, func.count()).group_by(_ROW.state)
+    found = await store.read(counting if query is None else counting.where(store.conditions(query)))
     counted = Counter(dict.fromkeys(State, 0))
     legible(lambda: [counted.update({State(state): number}) for state, number in map(tuple, found)])
     return dict(counted)

@@ -2,7 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -146,6 +147,21 @@ class Opened:
         from agentjobs_async.batch._database.postgresql import connect_arguments  # noqa: PLC0415 - takes long to import
 
         return connect_arguments(self.location)
+
+    def listening(self, channel: str) -> AbstractAsyncContextManager[AsyncIterator[str]]:
+        """Return a block with the words of a channel's notifications, as they come, over a connection of its own.
+
+        The block, and the iteration in it, raise a `JournalError` when the server can't be reached, or the connection
+        breaks.
+
+        Raises:
+            InvalidInputError: The journal is a file.
+        """
+        if isinstance(self.location, Path):
+            raise InvalidInputError("the journal is a file, which notifies nobody")
+        from agentjobs_async.batch._database.listening import listening  # noqa: PLC0415 - takes long to import
+
+        return listening(self.location, channel)
 
     def note_lost(self, rows: Sequence[JournalRow]) -> None:
         """Note rows that became unknown: a run on this open journal that goes on, or the next one, tells of them."""

@@ -1,7 +1,7 @@
 """The rows of a journal as callers see them, read strictly: a cell that the journal can't have written is an error."""
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from types import NoneType
@@ -28,7 +28,8 @@ class JournalRow:
     Attributes:
         job_id: The job's id; `None` before it is known, and always in the state `unknown`.
         pr_link: The link of the ended job's pull request, as the server gave it; `None` without one.
-        error: Why the state is what it is, or what ended the last wait; `None` where nothing went wrong.
+        error: Why the state is what it is, or what ended the last wait; `None` where nothing went wrong, and where the
+            job itself ended, however it did: reports and commands say "the agent failed" then.
         updated_at: When the row was changed last, in UTC.
         number: Its position in the journal, from 1.
         planned_at: When the item was planned, in UTC, by the journal's clock, as all times. A time is `None` where it
@@ -83,7 +84,9 @@ class BatchResult:
         item: The item.
         outcome: How it ended.
         job: The job that ended, or as it was seen last; `None` when none was seen.
-        error: Why there is no ended job; `None` when there is one. A `failed` item whose job is gone has one, too.
+        error: Why the item has no result of an agent; `None` when its job has completed or was archived. Of a job that
+            failed it is a `JobFailedError`, while the `error` of its row stays `None`: that says why there is no ended
+            job. A `failed` item whose job is gone has the `NotFoundError` in both.
         ref: The job, also where it was not seen; `None` when no id is known.
         row: The item's row when its end was recorded; `None` for an invalid item, which has no row of its own.
     """
@@ -103,8 +106,8 @@ def _plain(value: object) -> object:
 class Rows(AsyncIterator[JournalRow]):
     """Rows in the order of their numbers: `async for` reads them page by page, `await` returns a list of them all."""
 
-    def __init__(self, page: Callable[[int], Awaitable[list[JournalRow]]]) -> None:
-        self._page = page
+    def __init__(self, pages: Callable[[], AsyncIterator[list[JournalRow]]]) -> None:
+        self._pages = pages
         self._rows = self._each()
 
     async def __anext__(self) -> JournalRow:
@@ -115,10 +118,8 @@ class Rows(AsyncIterator[JournalRow]):
 
     async def pages(self) -> AsyncIterator[list[JournalRow]]:
         """Yield the rows in lists of some hundred, as they are read: the quickest way through very many."""
-        after = 0
-        while found := await self._page(after):
-            yield found
-            after = found[-1].number
+        async for page in self._pages():
+            yield page
 
     async def _each(self) -> AsyncIterator[JournalRow]:
         async for page in self.pages():

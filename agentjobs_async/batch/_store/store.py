@@ -1,11 +1,11 @@
 """The rows of a journal: how they are planned, claimed, moved, taken and read."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 from uuid import uuid4
 
-from attrs import frozen
+from attrs import evolve, frozen
 from sqlalchemy import (
     ColumnElement,
     Executable,
@@ -17,6 +17,7 @@ from sqlalchemy import (
 
 from agentjobs_async import InvalidInputError, JournalError
 from agentjobs_async._extra import extra_text
+from agentjobs_async._validation import checked_instance
 from agentjobs_async.batch._database.connections import Insert, Stamp
 from agentjobs_async.batch._database.file_lock import FileLock
 from agentjobs_async.batch._database.schema import (
@@ -28,17 +29,20 @@ from agentjobs_async.batch._database.schema import (
     seconds_of,
 )
 from agentjobs_async.batch._database.writer import Database, Parameters, Rows
+from agentjobs_async.batch._pages import pages_of
 from agentjobs_async.batch._store import statements
 from agentjobs_async.batch._store.claims import Claims, NoRoom, Repetition
 from agentjobs_async.batch._store.owners import Owners
-from agentjobs_async.batch._store.queries import Query
+from agentjobs_async.batch._store.queries import PAGE_ROWS, Query
 from agentjobs_async.batch._store.rows import JournalRow, legible, row_of, rows_of, text_or_none
 from agentjobs_async.batch._store.statements import ROWS
 from agentjobs_async.batch.items import BatchItem, context_text
 from agentjobs_async.batch.limits import Limits
 from agentjobs_async.batch.states import Move, State
+from agentjobs_async.batch.where import Where
 
 _ROW: Final = ITEMS.c
+_PAGE_NUMBERS: Final = 20_000  # few enough that the loop stands still for some milliseconds only
 NOBODY: Final = ""
 """Who moves rows and is no owner, such as a person."""
 
@@ -111,6 +115,11 @@ class Store:
     def insert(self) -> Callable[[Table], Insert]:
         """What makes an insert into a table, in the database's dialect."""
         return self._database.backend.insert
+
+    @property
+    def notifies(self) -> bool:
+        """Whether the database notifies those who listen, by `pg_notify`."""
+        return self._database.backend.notifies
 
     async def read(self, statement: Executable) -> Rows:
         """Return the rows of a query. The rooms of the store use it; others have `select` and the rest."""
@@ -208,7 +217,7 @@ class Store:
             return None
         if rows[0].claimed:
             return claim
-        return None if rows[0].wait is None else NoRoom(rows[0].wait, rows[0].of_project)
+        return None if rows[0].wait is None else NoRoom(rows[0].wait, rows[0].cause, rows[0].of_project)
 
     async def move(
         self,
@@ -271,6 +280,29 @@ class Store:
         """Return rows, in the order of their numbers."""
         wanted = ROWS.where(self.conditions(query)).order_by(_ROW.number).limit(query.size)
         return rows_of(await self._database.read(wanted))
+
+    async def pages(self, query: Query) -> AsyncIterator[list[JournalRow]]:
+        """Yield the rows that meet `query`, in the order of their numbers, in lists of at most its size.
+
+        Those of a prefix are listed by their numbers first: to find them, each page would look at all of them again.
+        """
+        where = checked_instance("where", query.where, Where)
+        if where is None or where.prefix is None:
+            while found := await self.select(query):
+                yield found
+                query = evolve(query, after=found[-1].number)
+            return
+        others = evolve(where, key=None, prefix=None)
+        while numbers := await self._numbers(query):
+            for page in pages_of(numbers, query.size or PAGE_ROWS):
+                if found := await self.select(evolve(query, where=others, numbers=page)):
+                    yield found
+            query = evolve(query, after=numbers[-1])
+
+    async def _numbers(self, query: Query) -> list[int]:
+        """Return the next numbers of the rows that meet `query`; its size does not count."""
+        wanted = select(_ROW.number).where(self.conditions(query)).order_by(_ROW.number).limit(_PAGE_NUMBERS)
+        return [number for (number,) in await self._database.read(wanted)]
 
     async def rows_of(self, keys: Collection[str]) -> dict[str, JournalRow]:
         """Return the rows of some hundred keys, by key; keys that have none are left out."""

@@ -11,13 +11,12 @@ from agentjobs_async import InvalidInputError
 from agentjobs_async._text import limit, one_line
 from agentjobs_async._validation import MAX_COUNT
 from agentjobs_async.batch import Limits, Rate
+from agentjobs_async.batch.limits import UNITS, rate_text
 from agentjobs_async.cli._output.screen import Screen
 
 if TYPE_CHECKING:
     from agentjobs_async.batch import Journal
 
-_UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
-_UNITS_SHOWN: Final = ("d", "h", "m", "s")  # the first one of which a span is a whole number
 _RATE: Final = re.compile(
     r"(?P<count>0{0,9}[1-9][0-9]{0,18})/(?P<units>[0-9]{1,9}(\.[0-9]{1,9})?)?(?P<unit>[smhd])(?P<all>/all)?"
 )
@@ -38,20 +37,13 @@ def rate_of(text: str) -> Rate | None:
     if text == "none":
         return None
     found = _RATE.fullmatch(text)
-    seconds = float(found["units"] or 1) * _UNITS[found["unit"]] if found else 0.0
+    seconds = float(found["units"] or 1) * UNITS[found["unit"]] if found else 0.0
     if found is None or not seconds:
         raise InvalidInputError(
             f"{one_line(text, _SHOWN)} is no rate: write a count from 1 on and a span, such as 100/h or 1/36s"
             " (s, m, h or d); add /all for all projects together; or write none"
         )
     return Rate(int(found["count"]), per=seconds, scope="all" if found["all"] else "project")
-
-
-def rate_text(rate: Rate) -> str:
-    """Return the text of which `rate_of` makes `rate`."""
-    unit = next((unit for unit in _UNITS_SHOWN if rate.per % _UNITS[unit] == 0), "s")
-    number = f"{rate.per / _UNITS[unit]:.9f}".rstrip("0").rstrip(".")
-    return f"{rate.count}/{'' if number == '1' else number}{unit}{'/all' * (rate.scope == 'all')}"
 
 
 def rate_words(rate: Rate) -> str:
@@ -83,7 +75,7 @@ def duration_of(text: str) -> float:
         InvalidInputError: It can't be read, or it is 0.
     """
     found = _DURATION.fullmatch(text)
-    seconds = float(found["count"]) * _UNITS[found["unit"]] if found else 0.0
+    seconds = float(found["count"]) * UNITS[found["unit"]] if found else 0.0
     if not seconds:
         raise InvalidInputError(f"{one_line(text, _SHOWN)} is no time such as 90s, 30m, 6h or 2d")
     return seconds

@@ -382,6 +382,13 @@ _FILTER_OPTIONS: Final = {
     "text": click.option(
         "--grep", "text", metavar="TEXT", type=TEXT, help="Items with this text in key, prompt or error (same case)."
     ),
+    "key": click.option("--key", metavar="KEY", type=TEXT, help="The item of this key."),
+    "prefix": click.option(
+        "--prefix",
+        metavar="TEXT",
+        type=TEXT,
+        help="Items whose keys begin with this text, such as chat-7/.",
+    ),
     "project": click.option("--project", metavar="ID", type=TEXT, help="Items of this project."),
     "older_than": click.option(
         "--older-than", metavar="AGE", type=DURATION, help="Last changed at least this long ago: 90s, 30m, 6h or 2d."

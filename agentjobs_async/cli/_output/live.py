@@ -9,6 +9,7 @@ from attrs import frozen
 
 from agentjobs_async._text import span
 from agentjobs_async.batch import State
+from agentjobs_async.batch._estimates import End
 from agentjobs_async.batch.states import open_in
 from agentjobs_async.cli._output.columns import columns_of, cut_at_a_word, cut_in_the_middle, padded, shortened
 from agentjobs_async.cli._output.screen import Line, Styled, styled_status
@@ -49,21 +50,6 @@ class Active:
     age: float
     polls: int = 0
     pr_link: str | None = None
-
-
-@frozen
-class End:
-    """When a run ends, if each job takes as long as jobs usually do.
-
-    Attributes:
-        seconds: Until its last job ends.
-        binding: What decides that, in words.
-        is_least: Whether it takes longer than that, since the time of a job is not known.
-    """
-
-    seconds: float
-    binding: str
-    is_least: bool = False
 
 
 @frozen
@@ -180,8 +166,13 @@ def _end_in_words(view: View) -> list[str]:
     words = [_end_or_none(view) or "no estimate of the end yet"]
     if view.held_by:
         return [*words, f"next create {clock(view.now + due)}: {view.held_by}" if due else view.held_by]
-    words += [view.end.binding] if view.end is not None and planned else []
+    words += [decision(view.end)] if view.end is not None and planned else []
     return [*words, f"next create {clock(view.now + due)}"] if due and planned else words
+
+
+def decision(end: End) -> str:
+    """Return what decides an end, as the option of the limit."""
+    return f"--{end.decided_by.replace('_', '-')} decides"
 
 
 def _end_or_none(view: View) -> str | None:
@@ -192,7 +183,7 @@ def _end_or_none(view: View) -> str | None:
     if found.seconds >= _LEAST_SECONDS:
         how = "ends after" if found.is_least else "ends about"
         return f"{how} {clock(view.now + found.seconds)}, in {span(found.seconds)}"
-    if found.is_least:
+    if found.is_least or view.number(State.PLANNED):  # what is planned and not to be sent has no end
         return None
     usual = 0.0 if view.usual is None else view.usual[0]
     return (

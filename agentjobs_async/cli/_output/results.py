@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
-from agentjobs_async import AgentJob, CreateOutcomeUnknownError, Estimate, JobRef, WaitTimeoutError
+from agentjobs_async import AgentJob, CreateOutcomeUnknownError, Estimate, JobFailedError, JobRef, WaitTimeoutError
 from agentjobs_async.cli._output.outcomes import Outcome, advice_of, reason_of
 from agentjobs_async.cli._output.tables import ShownItem
 from agentjobs_async.report.items import COLUMNS, time_text, without_error
@@ -79,7 +79,8 @@ class Result:
 
 def run_result(result: "BatchResult") -> Result:
     """Return how an item ended in this run."""
-    job, error, row = result.job, result.error, result.row
+    job, row = result.job, result.row
+    error = None if isinstance(result.error, JobFailedError) else result.error  # every output has words of its own
     is_refused = row is None and result.outcome == "rejected"
     outcome = Outcome(result.outcome)
     is_recorded = row is not None and row.state.value == result.outcome.value

@@ -4,6 +4,7 @@ const ACTIONS = [
   { name: 'retry', words: 'Try again', states: new Set(['failed', 'rejected', 'archived']) },
   { name: 'send_again', words: 'Send again', states: new Set(['unknown']), risk: 'A second agent may start.' },
   { name: 'abandon', words: 'Abandon', states: new Set(['unknown']), risk: 'An agent may be at work.' },
+  { name: 'withdraw', words: 'Withdraw', states: new Set(['planned']) },
 ];
 const ACTIONS_OF_ONE = [
   ...ACTIONS,
@@ -11,7 +12,7 @@ const ACTIONS_OF_ONE = [
   { ...ACTIONS[2], states: new Set(['active']), risk: 'Its agent may be at work.' },
 ];
 const AGAIN = 'planned again, for a worker or agentjobs resume';
-const DONE = { retry: AGAIN, send_again: AGAIN, abandon: 'abandoned', set_job: 'given its job' };
+const DONE = { retry: AGAIN, send_again: AGAIN, abandon: 'abandoned', withdraw: 'withdrawn, and not sent', set_job: 'given its job' };
 const MOST_REASONS = 5; // a page has room for a few lines
 const ROWS_AT_ONCE = 50_000; // in one request: a server refuses a body of more than 1 MiB
 

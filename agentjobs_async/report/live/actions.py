@@ -4,7 +4,6 @@ import asyncio
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
-from itertools import islice
 from typing import Any, Final, TypeGuard
 
 from attrs import frozen
@@ -12,8 +11,10 @@ from attrs import frozen
 from agentjobs_async import InvalidInputError, JournalError
 from agentjobs_async._text import one_line
 from agentjobs_async.batch import Journal, JournalRow, State
+from agentjobs_async.batch._pages import pages_of
 from agentjobs_async.batch._planning import retry_found
 from agentjobs_async.batch._store.queries import Query
+from agentjobs_async.batch._store.settling import abandon_found
 from agentjobs_async.batch.states import RETRIED_BY_KEY, origins
 from agentjobs_async.report.commands import found_job
 
@@ -27,10 +28,13 @@ _MOST_TEXT: Final = 200  # characters of what a page sent, in the log
 _STATES: Final[dict[str, Collection[State]]] = {
     "retry": RETRIED_BY_KEY,
     "send_again": {State.UNKNOWN},
-    "abandon": origins(State.ABANDONED),
+    "abandon": origins(State.ABANDONED) - {State.PLANNED},
+    "withdraw": {State.PLANNED},
     "set_job": {State.UNKNOWN, State.ACTIVE},
 }
 """The actions, and the states of the rows that each is for."""
+_CHANGES_OF_MANY: Final = {"retry": retry_found, "withdraw": abandon_found}
+"""What changes some hundred rows at once, and returns the keys of those that had not changed since they were read."""
 
 
 @frozen
@@ -46,7 +50,7 @@ class Action:
     """A change that a page asks for, and what the page showed: a row that has changed since is left as it is.
 
     Attributes:
-        name: `retry`, `send_again`, `abandon` or `set_job`.
+        name: `retry`, `send_again`, `abandon`, `withdraw` or `set_job`.
         journal: The identity of the journal.
         rows: What the page showed of each row, by its number.
         job: The job that was found, its id or its token, with `set_job`.
@@ -115,8 +119,7 @@ async def act(journal: Journal, action: Action, who: str) -> dict[str, Any]:
         if (await opened.store.meta()).identity != action.journal:
             raise JournalError(f"{opened.name} is not the journal that the page shows: load the page anew", "moved")
         try:
-            for start in range(0, len(action.rows), _AT_ONCE):
-                numbers = list(islice(action.rows, start, start + _AT_ONCE))
+            for numbers in pages_of(action.rows, _AT_ONCE):
                 found = await _act_on(opened, numbers, action)
                 reasons += found
                 done += len(numbers) - len(found)
@@ -130,9 +133,9 @@ async def _act_on(journal: Journal, numbers: Sequence[int], action: Action) -> l
     rows = {row.number: row for row in await journal.store.select(Query(numbers=numbers, size=None))}
     reasons = {number: _reason(rows.get(number), number, action) for number in numbers}
     as_shown = [row for row in rows.values() if reasons[row.number] is None]
-    if action.name == "retry":
-        again = await retry_found(journal.store, as_shown)
-        late: list[str | None] = ["it has changed meanwhile"] * (len(as_shown) - len(again))
+    if (change := _CHANGES_OF_MANY.get(action.name)) is not None:
+        changed = await change(journal.store, as_shown)
+        late: list[str | None] = ["it has changed meanwhile"] * (len(as_shown) - len(changed))
     else:
         # At once, so that the writes share their commits.
         late = await asyncio.gather(*(_settle(journal, row, action) for row in as_shown))

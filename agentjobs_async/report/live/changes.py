@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from agentjobs_async.batch import Journal, JournalRow
+from agentjobs_async.batch._pages import pages_of
 from agentjobs_async.batch._store.measures import changed, last_change
 from agentjobs_async.batch._store.queries import Query
 
@@ -13,7 +14,6 @@ __all__ = ["Changes"]
 _OVERLAP_SECONDS: Final = 5.0  # a row may be committed so long after the time that it has
 _LATE_LOOK_SECONDS: Final = 60.0  # between two looks for rows that were committed later than that,
 _LATE_OVERLAP_SECONDS: Final = 600.0  # but not later than this: a database may be slow, or wait for a lock
-_ROWS_AT_ONCE: Final = 500  # what one query names
 
 
 class Changes:
@@ -50,8 +50,8 @@ class Changes:
             return
         yield []
         async for numbers in self._numbers(_LATE_OVERLAP_SECONDS if is_late_look else _OVERLAP_SECONDS):
-            for start in range(0, len(numbers), _ROWS_AT_ONCE):
-                yield await store.select(Query(numbers=numbers[start : start + _ROWS_AT_ONCE], size=None))
+            for page in pages_of(numbers):
+                yield await store.select(Query(numbers=page, size=None))
         if is_late_look:
             self._late_look_at, since = now, self._since(_LATE_OVERLAP_SECONDS)
             self._known = {number: changed_at for number, changed_at in self._known.items() if changed_at >= since}

@@ -11,6 +11,7 @@ from agentjobs_async.batch import Journal
 from agentjobs_async.batch._database import file_lock
 from agentjobs_async.batch._database.file_lock import FileLock, is_owned
 from agentjobs_async.batch._monitoring import is_at_work, owners_of
+from agentjobs_async.cli._output.outcomes import described
 
 LOCKED = (
     "import filelock, sys; lock = filelock.FileLock(sys.argv[1]); lock.acquire(); print(flush=True); sys.stdin.read()"
@@ -29,6 +30,11 @@ def test_owned_by_another_process(path: Path) -> None:
         with pytest.raises(JournalError, match="another process owns it") as caught:
             FileLock(path)
         assert caught.value.reason == "locked"
+        assert described(caught.value) == (
+            "journal run.db: another process owns it, such as a run: wait until that has ended, look at it with"
+            " agentjobs status FILE, or use PostgreSQL (postgresql+psycopg://host/database) where several"
+            " processes work on one journal (run.db.lock is locked)"
+        )
         other.kill()
         other.wait()
         assert not is_owned(path)

@@ -239,7 +239,7 @@ async def test_signs_of_life_wait_for_no_claim(laid_out: str) -> None:
         await living.claimed("k0")
         claim = await living.claimed("k1")
         async with locked(laid_out, "agentjobs_journal"):
-            assert await living.store.claim("k2", living.owner.name) == NoRoom(1.0)
+            assert await living.store.claim("k2", living.owner.name) == NoRoom(1.0, "lock")
             execute(laid_out, "ALTER FUNCTION agentjobs_claim SET lock_timeout = '1h'")
             waiting = asyncio.ensure_future(living.store.claim("k2", living.owner.name))
             await until(lambda: is_waiting_for_a_lock(laid_out))

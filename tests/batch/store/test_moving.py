@@ -245,6 +245,7 @@ WRONG_CELLS = [
     ("agentjobs_items", "polls", "1.5"),
     ("agentjobs_items", "is_noticed", "'perhaps'"),
     ("agentjobs_items", "is_noticed", "7"),
+    ("agentjobs_items", "is_notified", "'perhaps'"),
     ("agentjobs_items", "planned_at", "9e999"),
     ("agentjobs_items", "seen_at", "-9e999"),
     ("agentjobs_items", "seen_at", "'yesterday'"),

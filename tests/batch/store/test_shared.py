@@ -50,7 +50,7 @@ async def test_most_active(laid_out: str) -> None:
     async with owners(laid_out, 3, max_active=7) as journals:
         first = await claim_all(journals)
         assert len(first) == len(set(first)) == 7
-        assert await journals[1].store.claim("k39", ME) == NoRoom(0.5)
+        assert await journals[1].store.claim("k39", ME) == NoRoom(0.5, "max_active")
         records = records_of(journals[2])
         await records.created(first[0], await claim_of(journals[2].store, first[0]), JobRef("docs", "job_1"), None)
         assert isinstance(await journals[1].store.claim("k39", ME), NoRoom)
@@ -84,7 +84,7 @@ async def test_creates_under_way_count(laid_out: str) -> None:
     async with owners(laid_out, 1, create_rate=Rate(1, per=10)) as journals:
         assert len(await claim_all(journals)) == 1
         execute(laid_out, "UPDATE agentjobs_items SET counted_at = 0 WHERE state = 'sending'")
-        assert await journals[0].store.claim("k39", ME) == NoRoom(0.5, "docs")
+        assert await journals[0].store.claim("k39", ME) == NoRoom(0.5, "create_rate", "docs")
 
 
 async def test_what_was_refused_counts(laid_out: str) -> None:
@@ -106,7 +106,7 @@ async def test_a_rate_of_each_project(laid_out: str) -> None:
     async with owners(laid_out, 1, create_rate=Rate(1, per=1000)) as (journal,):
         store = journal.store
         claim = await claimed(journal, "k0")
-        assert await store.claim("k1", ME) == NoRoom(0.5, "docs")
+        assert await store.claim("k1", ME) == NoRoom(0.5, "create_rate", "docs")
         other = await claim_in(laid_out, store, "k1", "web")
         assert isinstance(other, str)
         await records_of(journal).created("k1", other, JobRef("web", "job_1"), None)
@@ -247,12 +247,12 @@ async def test_the_unknown_of_another_project(laid_out: str) -> None:
         for number, claim in enumerate(claims):
             assert isinstance(claim, str)
             await records_of(journal).unknown(f"k{number}", claim, WHY)
-        assert await claim_in(laid_out, store, "k5", "bad") == NoRoom(0.5, "bad")
+        assert await claim_in(laid_out, store, "k5", "bad") == NoRoom(0.5, "max_active", "bad")
         assert [isinstance(await claim_in(laid_out, store, f"k{number}", "good"), str) for number in (6, 7, 8)] == [
             True
         ] * 3
-        assert await claim_in(laid_out, store, "k9", "good") == NoRoom(0.5)
-        assert await claim_in(laid_out, store, "k9", "new") == NoRoom(0.5)
+        assert await claim_in(laid_out, store, "k9", "good") == NoRoom(0.5, "max_active")
+        assert await claim_in(laid_out, store, "k9", "new") == NoRoom(0.5, "max_active")
         await journal.set_limits(Limits(max_active=5, unknown_for=0.0))
         assert isinstance(await claim_in(laid_out, store, "k5", "bad"), str)
 
@@ -264,7 +264,7 @@ async def test_a_limit_of_one(laid_out: str) -> None:
         claim = await claim_in(laid_out, store, "k0", "bad")
         assert isinstance(claim, str)
         await records_of(journal).unknown("k0", claim, WHY)
-        assert await claim_in(laid_out, store, "k1", "bad") == NoRoom(0.5, "bad")
+        assert await claim_in(laid_out, store, "k1", "bad") == NoRoom(0.5, "max_active", "bad")
         assert isinstance(await claim_in(laid_out, store, "k2", "good"), str)
 
 

@@ -109,7 +109,7 @@ async def test_planned_rows_that_are_released(journal: Journal) -> None:
     found = []
     await journal.add(items(2))
     planned = PlannedRows(journal.store, set())
-    await planned.open(Query(until=await last_number(journal.store)))
+    await planned.open(Query(until=await last_number(journal.store)), {})
     while planned:
         if (row := await planned.next(lambda _: True)) is not None:
             found.append(row.key)

@@ -1,5 +1,6 @@
 from agentjobs_async.batch import Rate
-from agentjobs_async.cli._input.limits import duration_of, rate_notice, rate_of, rate_text
+from agentjobs_async.batch.limits import rate_text
+from agentjobs_async.cli._input.limits import duration_of, rate_notice, rate_of
 from tests.cli.checks import accepted, unexpected
 
 

@@ -1,10 +1,11 @@
 from attrs import evolve
 
 from agentjobs_async.batch import State
-from agentjobs_async.cli._output.live import Active, End, View, head_lines, in_one_line, live_lines
+from agentjobs_async.batch._estimates import End
+from agentjobs_async.cli._output.live import Active, View, head_lines, in_one_line, live_lines
 
 SENDING = Active("a-very-long-key-of-number-17", "Fix the broken links", State.SENDING, 5.0)
-BY_RATE = End(10_800, "--create-rate 100/h decides")
+BY_RATE = End(10_800, "create_rate 100/h")
 
 
 def view(active: list[Active], *, planned: int = 0, end: End | None = None, elapsed: float | None = 20_400.0) -> View:
@@ -90,7 +91,7 @@ def test_narrow() -> None:
 
 def test_a_line_of_a_log() -> None:
     """A log gets the same in one line."""
-    line = in_one_line(view([SENDING], planned=350, end=End(10_800, "--create-rate 100/h decides", is_least=True)))
+    line = in_one_line(view([SENDING], planned=350, end=End(10_800, "create_rate 100/h", is_least=True)))
     assert " 22 % in 5.7 h: 2 unknown, 5 failed, 1 active, 350 planned, 100 completed; ends after " in line
     assert line.endswith(", in 3 h; --create-rate 100/h decides")
 
@@ -109,10 +110,10 @@ def test_no_run_ends_in_no_time() -> None:
     late, soon = "jobs take longer than usual", "ends soon"
     for ages, seconds, words in (([9.0, 95.0], 0.4, late), ([9.0, 80.0], 0.4, soon), ([9.0], 0.0, soon)):
         active = [Active(f"{number}", "", State.ACTIVE, age) for number, age in enumerate(ages)]
-        found = evolve(view(active, end=End(seconds, "--max-active 4 decides")), usual=(90.0, 95.0))
+        found = evolve(view(active, end=End(seconds, "max_active 4")), usual=(90.0, 95.0))
         assert shown(found)[1] == words
         assert f"; {words}" in in_one_line(found)
-        least = evolve(found, end=End(seconds, "--create-rate 100/h decides", is_least=True))
+        least = evolve(found, end=End(seconds, "create_rate 100/h", is_least=True))
         assert shown(least)[1] == "no estimate of the end yet"
         assert shown(evolve(found, end=End(1.0, "x")))[1].endswith(", in 1 s")
     assert shown(view(items(1), elapsed=0.4))[0].startswith("97 % [")

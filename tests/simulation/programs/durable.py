@@ -99,7 +99,7 @@ class DurableWork:
         if entry.state not in states and not is_settled:
             self.run.world.violate(f"Told: on_end is told {entry.state} of {entry.key}, whose row is {states}")
 
-    async def _on_change(self, entry: DurableEntry, _job: AgentJob) -> None:
+    async def _on_change(self, entry: DurableEntry, _job: AgentJob | Exception) -> None:
         self.run.ledger.changes.append((entry.key, self.run.world.now))
         await self.run.misbehave_if_due()
 

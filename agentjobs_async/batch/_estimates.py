@@ -1,4 +1,4 @@
-"""How long a run takes at least, and what decides that."""
+"""When a run ends, and what decides that: the one estimate of the live view, of `status`, `plan` and `BatchStats`."""
 
 import math
 from collections import Counter, deque
@@ -6,17 +6,45 @@ from collections.abc import Collection, Iterable, Sequence
 from statistics import median
 from typing import Final
 
-from agentjobs_async.batch import BatchItem, JournalRow, Limits, Rate
-from agentjobs_async.cli._input.limits import rate_text
-from agentjobs_async.cli._output.live import End
+from attrs import frozen
+
+from agentjobs_async.batch._store.measures import durations
+from agentjobs_async.batch._store.rows import JournalRow
+from agentjobs_async.batch._store.store import Store
+from agentjobs_async.batch.items import BatchItem
+from agentjobs_async.batch.limits import Limits, Rate, rate_text
 
 _MOST_SHARE: Final = 0.9
 _MOST_DURATIONS: Final = 500  # the newest: the service may have become slower
 _LEAST_LEFT: Final = 0.1  # of the usual time of a job, for one that takes longer than that
 
 
-class Expected:
-    """When all items of a journal have ended: the same for the run that works on it and for others that look at it."""
+@frozen
+class End:
+    """When a run ends, if each job takes as long as jobs usually do.
+
+    Attributes:
+        seconds: Until its last job ends.
+        decided_by: The limit that decides that, and its value.
+        is_least: Whether it takes longer than that, since the time of a job is not known.
+    """
+
+    seconds: float
+    decided_by: str
+    is_least: bool = False
+
+
+async def recent_durations(store: Store) -> list[float]:
+    """Return how many seconds jobs took that ended of late, the newest first.
+
+    Raises:
+        JournalError: The journal can't be read.
+    """
+    return [seconds for _, seconds, _, has_ended in await durations(store, _MOST_DURATIONS) if has_ended]
+
+
+class Durations:
+    """How long the last jobs took that ended: from that follows when a run ends."""
 
     def __init__(self) -> None:
         self._seconds: deque[float] = deque(maxlen=_MOST_DURATIONS)
@@ -38,33 +66,35 @@ class Expected:
         most = sorted(self._seconds)[math.ceil(_MOST_SHARE * len(self._seconds)) - 1]
         return max(median(self._seconds), 0.0), max(most, 0.0)
 
-    def end(
-        self,
-        *,
-        to_create: int,
-        queue: int,
-        ages: Sequence[float],
-        limits: Limits,
-        next_create: float = 0.0,
-    ) -> End | None:
-        """Return when all have ended; `None` while neither a rate nor the time of a job is known.
 
-        Args:
-            to_create: The items that are still to be sent.
-            queue: Those of them that share one limit of the rate.
-            ages: How long each active job has been active, in seconds.
-            limits: Those in force.
-            next_create: Seconds until the next create may go.
-        """
-        rate, usual = limits.create_rate, self.usual
-        return time_left(
-            to_create=to_create,
-            last_create=seconds_to_last_create(min(queue, to_create), rate, next_create),
-            ages=ages,
-            max_active=limits.max_active or max(to_create + len(ages), 1),
-            create_rate=rate,
-            job_seconds=None if usual is None else usual[0],
-        )
+def end_of(
+    *,
+    to_create: int,
+    queue: int,
+    ages: Sequence[float],
+    limits: Limits,
+    usual: tuple[float, float] | None,
+    next_create: float = 0.0,
+) -> End | None:
+    """Return when all items have ended; `None` while neither a rate nor the time of a job is known.
+
+    Args:
+        to_create: The items that are still to be sent.
+        queue: Those of them that share one limit of the rate.
+        ages: How long each active job has been active, in seconds.
+        limits: Those in force.
+        usual: As of `Durations`.
+        next_create: Seconds until the next create may go.
+    """
+    rate = limits.create_rate
+    return time_left(
+        to_create=to_create,
+        last_create=seconds_to_last_create(min(queue, to_create), rate, next_create),
+        ages=ages,
+        max_active=limits.max_active or max(to_create + len(ages), 1),
+        create_rate=rate,
+        job_seconds=None if usual is None else usual[0],
+    )
 
 
 def time_left(
@@ -89,12 +119,12 @@ def time_left(
     if job_seconds is None:
         if create_rate is None or not last_create:
             return None
-        return End(last_create, f"--create-rate {rate_text(create_rate)} decides", is_least=True)
+        return End(last_create, f"create_rate {rate_text(create_rate)}", is_least=True)
     by_slots = _seconds_by_slots(to_create, sorted(_left(ages, job_seconds)), max_active, job_seconds)
     by_rate = last_create + job_seconds * bool(to_create)
     if create_rate is not None and by_rate > by_slots:
-        return End(by_rate, f"--create-rate {rate_text(create_rate)} decides")
-    return End(max(by_rate, by_slots), f"--max-active {max_active} decides")
+        return End(by_rate, f"create_rate {rate_text(create_rate)}")
+    return End(max(by_rate, by_slots), f"max_active {max_active}")
 
 
 def _seconds_by_slots(to_create: int, active: Sequence[float], max_active: int, job_seconds: float) -> float:

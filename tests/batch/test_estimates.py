@@ -2,9 +2,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from agentjobs_async.batch import BatchItem, JournalRow, Limits, Rate, State
-from agentjobs_async.cli._output.live import End
-from agentjobs_async.cli.estimates import (
-    Expected,
+from agentjobs_async.batch._estimates import (
+    Durations,
+    End,
+    end_of,
     estimate,
     seconds_to_last_create,
     time_left,
@@ -18,13 +19,13 @@ def test_estimate() -> None:
     """A run lasts as long as its slots or the rate of its largest project make it, whichever is longer."""
     rate, of_all = Rate(100, per=3600), Rate(100, per=3600, scope="all")
     expected = {
-        (None, 20, 180): End(13 * 180, "--max-active 20 decides"),
+        (None, 20, 180): End(13 * 180, "max_active 20"),
         (None, 20, None): None,
-        (rate, 1000, 180): End(3600 + 180, "--create-rate 100/h decides"),
-        (of_all, 1000, 180): End(7200 + 180, "--create-rate 100/h/all decides"),
-        (Rate(1, per=36), 1000, 180): End(199 * 36 + 180, "--create-rate 1/36s decides"),
-        (rate, 2, 180): End(125 * 180, "--max-active 2 decides"),
-        (rate, 20, None): End(3600, "--create-rate 100/h decides", is_least=True),
+        (rate, 1000, 180): End(3600 + 180, "create_rate 100/h"),
+        (of_all, 1000, 180): End(7200 + 180, "create_rate 100/h/all"),
+        (Rate(1, per=36), 1000, 180): End(199 * 36 + 180, "create_rate 1/36s"),
+        (rate, 2, 180): End(125 * 180, "max_active 2"),
+        (rate, 20, None): End(3600, "create_rate 100/h", is_least=True),
     }
 
     def found(row: tuple[Rate | None, int, int | None]) -> End | None:
@@ -52,7 +53,7 @@ def test_last_create() -> None:
 
 def test_time_left() -> None:
     """A run lasts until its last create may go and its job ends, or as long as its slots take; a limit shortens it."""
-    by_slots, by_rate = "--max-active 4 decides", "--create-rate 100/h decides"
+    by_slots, by_rate = "max_active 4", "create_rate 100/h"
     rows: list[tuple[dict[str, Any], End | None]] = [
         ({"job_seconds": None}, End(1000 + 3600, by_rate, is_least=True)),
         ({"job_seconds": None, "create_rate": None, "last_create": 0.0}, None),
@@ -76,17 +77,17 @@ def test_time_left() -> None:
 
 def test_what_jobs_usually_take() -> None:
     """Half of the jobs, and nine of ten, took at most so long; from that follows the end of all."""
-    expected = Expected()
-    expected.replace(float(seconds) for seconds in range(1, 11))
-    assert expected.usual == (5.5, 9.0)
-    given: dict[str, Any] = {"to_create": 0, "queue": 0, "limits": Limits(max_active=4)}
-    assert expected.end(ages=[1.5], **given) == End(4.0, "--max-active 4 decides")
-    expected.replace([])
-    expected.add(row(State.ABANDONED))  # nobody saw its job end
-    assert expected.usual is None
-    assert expected.end(ages=[1.5], **given) is None
-    expected.add(row(State.FAILED))
-    assert expected.usual == (4.0, 4.0)
+    durations = Durations()
+    durations.replace(float(seconds) for seconds in range(1, 11))
+    assert durations.usual == (5.5, 9.0)
+    given: dict[str, Any] = {"to_create": 0, "queue": 0, "limits": Limits(max_active=4), "ages": [1.5]}
+    assert end_of(usual=durations.usual, **given) == End(4.0, "max_active 4")
+    durations.replace([])
+    durations.add(row(State.ABANDONED))  # nobody saw its job end
+    assert durations.usual is None
+    assert end_of(usual=None, **given) is None
+    durations.add(row(State.FAILED))
+    assert durations.usual == (4.0, 4.0)
 
 
 def row(state: State) -> JournalRow:
