@@ -44,7 +44,7 @@ async def main() -> None:
 
     replies: set[asyncio.Future] = set()
     dispatcher = Dispatcher()
-    dispatcher.message.register(on_command, Command("job", "jobs", "settle"))
+    dispatcher.message.register(on_command, Command("job", "jobs", "cancel", "settle"))
     async with (
         Bot(os.environ["TELEGRAM_TOKEN"], session=AiohttpSession(api=API)) as bot,
         opened(send) as answer,

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 
 from aiohttp import typedefs, web
-from web_jobs import MOST_BYTES, SECONDS, RequestError, answer_to, opened, ref_of, submit, user_of
+from web_jobs import MOST_BYTES, SECONDS, RequestError, answer_to, health, opened, ref_of, submit, user_of
 
 from agentjobs_async import AgentJobsError, AgentJobsSession
 from agentjobs_async.durable import DurableJobs
@@ -54,9 +54,20 @@ async def stream(request: web.Request) -> web.StreamResponse:
     return response
 
 
+async def healthz(request: web.Request) -> web.Response:
+    return web.json_response(health(request.app[JOBS]))
+
+
 app = web.Application(middlewares=[answered], client_max_size=MOST_BYTES)
 app.cleanup_ctx.append(lifespan)
-app.add_routes([web.post("/jobs", create), web.get("/jobs/{token}", wait), web.get("/jobs/{token}/events", stream)])
+app.add_routes(
+    [
+        web.post("/jobs", create),
+        web.get("/jobs/{token}", wait),
+        web.get("/jobs/{token}/events", stream),
+        web.get("/healthz", healthz),
+    ]
+)
 
 
 async def main() -> None:

@@ -42,6 +42,11 @@ async def jobs(interaction: discord.Interaction) -> None:
     await reply(interaction, "jobs", "")
 
 
+@tree.command(name="cancel", description="Take back a job that waits, or stop following one that is at work")
+async def cancel(interaction: discord.Interaction, key: str) -> None:
+    await reply(interaction, "cancel", key)
+
+
 @tree.command(name="settle", description="Settle a job of which nobody knows whether it was started")
 async def settle(interaction: discord.Interaction, text: str) -> None:
     await reply(interaction, "settle", text)

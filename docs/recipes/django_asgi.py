@@ -7,7 +7,7 @@ from django.core.asgi import get_asgi_application
 from django.http import HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
 from django.urls import path
 from django.views.decorators.http import require_GET, require_POST
-from web_jobs import SECONDS, RequestError, answer_to, limited, opened, ref_of, submit, user_of
+from web_jobs import SECONDS, RequestError, answer_to, health, limited, opened, ref_of, submit, user_of
 
 from agentjobs_async import AgentJobsError
 from agentjobs_async.web import sse_events
@@ -47,7 +47,17 @@ async def stream(request: HttpRequest, user: str, token: str) -> HttpResponse:
     return StreamingHttpResponse(frames, content_type="text/event-stream", headers={"Cache-Control": "no-store"})
 
 
-urlpatterns = [path("jobs", create), path("jobs/<token>", wait), path("jobs/<token>/events", stream)]
+@require_GET
+async def healthz(request: HttpRequest) -> HttpResponse:
+    return JsonResponse(health(request.scope["state"]["jobs"]))
+
+
+urlpatterns = [
+    path("jobs", create),
+    path("jobs/<token>", wait),
+    path("jobs/<token>/events", stream),
+    path("healthz", healthz),
+]
 settings.configure(ROOT_URLCONF=__name__)
 django = limited(get_asgi_application())
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import Body, Depends, FastAPI, Header, Request
 from fastapi.responses import JSONResponse, StreamingResponse
-from web_jobs import SECONDS, RequestError, answer_to, limited, opened, ref_of, submit, user_of
+from web_jobs import SECONDS, RequestError, answer_to, health, limited, opened, ref_of, submit, user_of
 
 from agentjobs_async import AgentJob, AgentJobsError
 from agentjobs_async.web import sse_events
@@ -52,3 +52,8 @@ async def stream(
 ) -> StreamingResponse:
     frames = sse_events(request.state.session, ref_of(user, token), last_event_id=last_event_id)
     return StreamingResponse(frames, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
+
+
+@app.get("/healthz")
+async def healthz(request: Request) -> dict[str, Any]:
+    return health(request.state.jobs)

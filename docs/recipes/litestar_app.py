@@ -7,7 +7,7 @@ from litestar import Litestar, Request, Response, get, post
 from litestar.datastructures import State
 from litestar.params import FromPath, JSONBody
 from litestar.response import Stream
-from web_jobs import SECONDS, RequestError, answer_to, limited, opened, ref_of, submit, user_of
+from web_jobs import SECONDS, RequestError, answer_to, health, limited, opened, ref_of, submit, user_of
 
 from agentjobs_async import AgentJob, AgentJobsError, InvalidInputError
 from agentjobs_async.web import sse_events
@@ -46,8 +46,13 @@ async def stream(request: Request, state: State, token: FromPath[str]) -> Stream
     return Stream(frames, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
 
 
+@get("/healthz")
+async def healthz(state: State) -> dict[str, object]:
+    return health(state.jobs)
+
+
 app = Litestar(
-    [create, wait, stream],
+    [create, wait, stream, healthz],
     lifespan=[lifespan],
     middleware=[limited],
     exception_handlers={

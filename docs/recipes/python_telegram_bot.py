@@ -63,7 +63,7 @@ async def poll() -> None:
 
 
 async def main() -> None:
-    bot.add_handler(CommandHandler(["job", "jobs", "settle"], on_command, filters.UpdateType.MESSAGE))
+    bot.add_handler(CommandHandler(["job", "jobs", "cancel", "settle"], on_command, filters.UpdateType.MESSAGE))
     async with bot, opened(send) as bot.bot_data["answer"]:
         polling = asyncio.create_task(poll())
         for number in (signal.SIGTERM, signal.SIGINT):  # a second one changes nothing

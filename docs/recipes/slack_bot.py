@@ -60,7 +60,7 @@ async def main() -> None:
     # It acknowledges a mention once its job is planned.
     app = AsyncApp(client=client, signing_secret=os.environ["SLACK_SECRET"], process_before_response=True)
     app.event("app_mention")(on_mention)
-    app.command(re.compile("/(jobs|settle)"))(on_command)
+    app.command(re.compile("/(jobs|cancel|settle)"))(on_command)
     replies: set[asyncio.Future] = set()
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):  # a second one changes nothing

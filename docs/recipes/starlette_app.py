@@ -9,7 +9,7 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, StreamingResponse
 from starlette.routing import Route
-from web_jobs import SECONDS, RequestError, answer_to, limited, opened, ref_of, submit, user_of
+from web_jobs import SECONDS, RequestError, answer_to, health, limited, opened, ref_of, submit, user_of
 
 from agentjobs_async import AgentJobsError
 from agentjobs_async.web import sse_events
@@ -43,11 +43,16 @@ async def stream(request: Request) -> StreamingResponse:
     return StreamingResponse(frames, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
 
 
+async def healthz(request: Request) -> JSONResponse:
+    return JSONResponse(health(request.state.jobs))
+
+
 app = Starlette(
     routes=[
         Route("/jobs", create, methods=["POST"]),
         Route("/jobs/{token}", wait),
         Route("/jobs/{token}/events", stream),
+        Route("/healthz", healthz),
     ],
     lifespan=lifespan,
     middleware=[Middleware(limited)],

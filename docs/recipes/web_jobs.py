@@ -9,7 +9,7 @@ from os import environ
 from itsdangerous import BadData, URLSafeTimedSerializer
 from limits import RateLimitItemPerHour, aio
 
-from agentjobs_async import AgentJobsSession, CreateOutcomeUnknownError, InvalidInputError, JobRef, PollPolicy
+from agentjobs_async import AgentJobsSession, CreateOutcomeUnknownError, JobRef, PollPolicy
 from agentjobs_async.batch import Journal, State
 from agentjobs_async.durable import DurableJobs
 from agentjobs_async.web import HttpAnswer, drain_on_signal, http_answer
@@ -59,15 +59,28 @@ async def submit(jobs: DurableJobs, user: str, idempotency_key: str | None, prom
         entry = await asyncio.wait_for(jobs.submit(key, prompt), SECONDS)
     except TimeoutError:
         entry = await jobs.get(key)
-    except InvalidInputError as error:
-        raise (RequestError(422, "other_prompt", "That key is taken.") if await jobs.get(key) else error) from None
     if entry and entry.ref:
         return TOKENS.dumps([entry.ref.project_id, entry.ref.job_id], salt=f"job of {user!a}")
     if entry is None or entry.state.is_open:  # the service cannot be reached, or refuses the API key at present
-        raise RequestError(202, "not_started", "Accepted. Repeat this to learn more.")
+        raise RequestError(202, "not_started", "Accepted. Repeat this to learn more.", **{"Retry-After": "5"})
+    if entry.state is State.ABANDONED and entry.sent_at is None:
+        raise RequestError(410, "abandoned", entry.to_dict()["message"])
     if entry.state in {State.UNKNOWN, State.ABANDONED}:
         raise CreateOutcomeUnknownError(entry.error or "the answer was lost")
     raise RequestError(502, "service_refused", "Refused. Another try needs another key.") from RuntimeError(entry.error)
+
+
+def health(jobs: DurableJobs) -> dict[str, object]:
+    """Return how many jobs wait to be sent, are held back, or need a person; and what holds them back."""
+    stats = jobs.stats()
+    paused_by = None if stats.paused_by is None else type(stats.paused_by).__name__
+    return {
+        "planned": stats.counts.get(State.PLANNED, 0),
+        "unknown": stats.counts.get(State.UNKNOWN, 0),
+        "held": stats.held,
+        "paused_by": paused_by,
+        "next_create": stats.next_create,
+    }
 
 
 @asynccontextmanager

@@ -1,9 +1,10 @@
-"""Receive webhooks: each verified one becomes `notify`, one poll at once, so that all other polls can be rare.
+"""Receive webhooks: each verified one becomes `notify`, one poll soon, so that all other polls can be rare.
 
 WEBHOOK_SECRET=of-16-bytes-or-more PORT=8000 python docs/recipes/webhook_receiver.py "Document the v2 endpoints"
 
 The sender posts {"project_id": ..., "job_id": ...} to /webhook, with the body's HMAC-SHA256 in hex as X-Signature.
 Each prompt is one job in a journal, jobs.db: the same command continues after signals and kills, and doubles nothing.
+With JOURNAL=postgresql+psycopg://... any number of processes may receive webhooks: one that follows the job polls it.
 """
 
 import asyncio
@@ -21,7 +22,7 @@ from agentjobs_async import AgentJob, AgentJobsError, AgentJobsSession, JobRef, 
 from agentjobs_async.batch import Journal
 from agentjobs_async.durable import DurableEntry, DurableJobs
 
-SESSION = web.AppKey("session", AgentJobsSession)
+JOURNAL, JOBS = web.AppKey("journal", Journal), web.AppKey("jobs", DurableJobs)
 SECRET = os.environ["WEBHOOK_SECRET"].encode()
 if len(SECRET) < 16:  # noqa: PLR2004 - a shorter one could be found by trying
     raise SystemExit("WEBHOOK_SECRET must have 16 characters or more")
@@ -36,9 +37,13 @@ async def receive(request: web.Request) -> web.Response:
         raise web.HTTPUnauthorized
     try:
         event = json.loads(body)
-        request.app[SESSION].notify(JobRef(event["project_id"], event["job_id"]))
+        ref = JobRef(event["project_id"], event["job_id"])
     except (ValueError, LookupError, TypeError, RecursionError):  # an InvalidInputError is a ValueError
         raise web.HTTPBadRequest from None
+    # None before the answer to its create was recorded, too: the poll that follows that at once shows the state.
+    row = await request.app[JOURNAL].find(ref)
+    if row is not None:
+        await request.app[JOBS].notify(row.key)
     return web.Response(status=204)
 
 
@@ -56,7 +61,7 @@ async def main() -> None:
     session, journal = AgentJobsSession(policy=POLICY), Journal.open(os.environ.get("JOURNAL", "jobs.db"))
     async with session, journal, DurableJobs(session, journal, on_end=print_end) as jobs:
         app = web.Application(client_max_size=65_536)
-        app[SESSION] = session
+        app[JOURNAL], app[JOBS] = journal, jobs
         app.add_routes([web.post("/webhook", receive)])
         runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=1)
         await runner.setup()

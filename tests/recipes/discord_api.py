@@ -52,7 +52,8 @@ class DiscordApi(Chat):
         return {"DISCORD_TOKEN": "abc"}
 
     async def say(self, user: int, command: str, text: str = "") -> str:
-        options = [] if command != "settle" else [{"name": "text", "type": 3, "value": text}]
+        names = {"settle": "text", "cancel": "key"}
+        options = [{"name": names[command], "type": 3, "value": text}] if command in names else []
         number = await self._interact(
             user, _COMMAND, {"id": "9", "name": command, "type": 1, "options": options, "resolved": {}}
         )

@@ -126,12 +126,36 @@ async def test_unknown(bot: Program, chat: Chat, service: Emulator) -> None:
             job = await session.create_job("By hand", project_id=service.environment()["AGENTJOBS_PROJECT_ID"])
         for text in (f"{found} job {job.id}", f"{again} again", f"{abandoned} abandon"):
             await chat.say(OPERATOR, "settle", text)
-        await process.watch(chat.until(f"{abandoned} an operator gave this up", *(f"{key} is noted" for key in keys)))
+        await process.watch(chat.until(f"{abandoned} an operator gave this up", *(f"{key} is settled" for key in keys)))
         await complete(service)
         await process.watch(chat.until(*(f"{key} completed: https://" for key in (found, again, active))))
         await process.stop()
     assert service.agents_started["Again"] == agents.get("Again", 0) + 1
     assert service.agents_started["Found"] == agents.get("Found", 0)
+
+
+async def test_cancel(bot: Program, chat: Chat, service: Emulator) -> None:
+    """A planned job is taken back, the end of an active one is told no more, and each user has the own ones only."""
+    service.script(JobScript(duration=1e6), prompt="At work")
+    await service.inject("429 retry-after=900 on=create", prompt="Wait")
+    async with bot.running() as process:
+        await chat.connect(process)
+        active = await chat.say(ANNA, "job", "At work")
+        await process.watch(until(lambda: service.agents_started["At work"]))
+        planned = await chat.say(ANNA, "job", "Wait")
+        await process.watch(chat.until(f"{planned} waits to be sent: "))
+        later = await chat.say(ANNA, "job", "Later")
+        await process.watch(chat.until(f"{later} is noted, and waits."))
+        await chat.say(BEN, "cancel", planned)
+        await process.watch(chat.until("Which? Look at /jobs."))
+        await chat.say(ANNA, "cancel", planned)
+        await process.watch(chat.until(f"{planned} is taken back.", f"{planned} was taken back; nothing was started"))
+        await chat.say(ANNA, "cancel", active)
+        await process.watch(chat.until(f"{active} is at work: its agent goes on, but its end will not be told."))
+        await chat.say(ANNA, "cancel", planned)
+        await process.watch(chat.until(f"{planned} is not under way."))
+        await process.stop()
+    assert service.agents_started == {"At work": 1}
 
 
 async def test_order(bot: Program, chat: Chat, tmp_path: Path) -> None:
@@ -321,5 +345,5 @@ async def test_discord(bot: Program, chat: DiscordApi, service: Emulator) -> Non
         await complete(service)
         await process.watch(chat.until(f"<@{ANNA}> {key} completed: https://"))
         await process.stop()
-    assert chat.commands == ["job", "jobs", "settle"]
+    assert chat.commands == ["job", "jobs", "cancel", "settle"]
     assert chat.pinged == [{"parse": [], "users": [ANNA]}]

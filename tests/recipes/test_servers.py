@@ -86,6 +86,12 @@ class User:
                 begun.release()
             return await response.content.read()
 
+    async def health(self) -> dict[str, Any]:
+        """Return what the process says of itself."""
+        async with self._client.get("/healthz") as response:
+            found: dict[str, Any] = await response.json()
+            return found
+
     async def status(self, method: str, path: str, **options: Any) -> int:
         """Return the status of the answer to any request."""
         headers = self._headers | options.pop("headers", {})
@@ -163,6 +169,13 @@ async def check_answers(recipe: str, user: User, emulator: Emulator) -> None:
     for _ in range(2):
         unknown, document = await user.post("Perhaps", "perhaps")
         assert (unknown.status, document["outcome"]) == (502, "unknown")
+
+    async def is_counted() -> bool:
+        return bool((await user.health())["unknown"] == 1)
+
+    await until(is_counted)
+    health = await user.health()
+    assert (health["planned"], health["held"], health["paused_by"]) == (0, 0, None)
     await emulator.inject("422 on=create", prompt="Never")
     for _ in range(2):
         refused, document = await user.post("Never", "never")
@@ -173,7 +186,7 @@ async def check_nasty_users(user: User, process: Process, emulator: Emulator) ->
     """No user gets another's job, a second agent, too many creates, or too large a body through."""
     tokens = await asyncio.gather(*(user.create(LONG_PROMPT, "anna/1") for _ in range(3)))
     assert emulator.agents_started[LONG_PROMPT] == 1
-    assert (await user.post("Another prompt", "anna/1"))[0].status == 422
+    assert (await user.post("Another prompt", "anna/1"))[0].status == 409
     other = user.named("anna/1")
     assert (await other.wait(tokens[0]))[0] == 404
     assert [await user.status("GET", path) for path in GARBAGE] == [404] * 3

@@ -83,6 +83,24 @@ async def test_webhook(receiver: Receivers, service: Emulator, client: ClientSes
     assert service.agents_started == {LONG: 1}
 
 
+async def test_webhook_of_another_process(
+    settings: dict[str, str], database: str, service: Emulator, client: ClientSession
+) -> None:
+    """A signed webhook that reaches another process than the one that follows the job causes a poll there."""
+    settings["JOURNAL"] = database
+    async with program("webhook_receiver", settings, LONG) as one, program("webhook_receiver", settings) as other:
+        async with one.serving() as following, other.serving() as asked:
+            await following.watch(until(lambda: polls(service) == 1))
+            body = event(*service.jobs)
+            await complete(service)
+            assert await status(client, asked, body, signed(body)) == 204
+            await following.read_until(" completed https://")
+            await asked.stop()
+            await following.stop()
+    assert polls(service) == 2
+    assert service.agents_started == {LONG: 1}
+
+
 async def test_refusals(receiver: Receivers, service: Emulator, client: ClientSession) -> None:
     """What is not signed, not a webhook, or too large is refused; none of it causes a poll."""
     async with receiver("Go on") as program, program.serving() as process:
