@@ -109,6 +109,7 @@ class Durable(Activity):
         waits: Whether a submission waits for its create.
         projects: How many projects they belong to, by turns.
         begins_silent: Whether the first run has no `on_end`.
+        rate: How many creates, in how many seconds, and for what.
         interventions: As of `Batch`.
     """
 
@@ -118,6 +119,7 @@ class Durable(Activity):
     waits: bool
     projects: int = 1
     begins_silent: bool = False
+    rate: tuple[int, float, Literal["project", "all"]] | None = None
     interventions: tuple[Intervention, ...] = ()
 
     def keys(self, prefix: str) -> Iterator[str]:

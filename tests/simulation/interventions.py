@@ -5,8 +5,19 @@ from typing import Any, Final, Literal
 
 from attrs import define, frozen
 
-Verb = Literal["abandon", "withdraw", "retry", "retry all", "resolve", "send again", "unfollow", "submit"]
-Moment = Literal["", "create", "told"]
+Verb = Literal[
+    "abandon",
+    "withdraw",
+    "abandon planned",
+    "retry",
+    "retry all",
+    "resolve",
+    "send again",
+    "unfollow",
+    "submit",
+    "notify",
+]
+Moment = Literal["", "given", "create", "told"]
 PLANS: Final = ("retry", "send again")  # by which a row is planned once more
 
 
@@ -16,9 +27,11 @@ class Intervention:
 
     Attributes:
         at: Seconds since the world began, or after a moment of the item.
-        verb: What it is: `withdraw` abandons by the durable jobs, `retry all` tries again whatever has failed.
+        verb: What it is: `withdraw` abandons by the durable jobs, `abandon planned` whatever is planned, `retry all`
+            tries again whatever has failed, and `notify` is what a webhook does, several times at once.
         item: The item's number; that of none stands for a key that was never planned.
-        after: The moment: when its create has arrived at the service, or its end begins to be told.
+        after: The moment: when a source gives it or it is submitted, and so may be claimed soon; when its create has
+            arrived at the service; or when its end begins to be told.
     """
 
     at: float

@@ -134,6 +134,7 @@ class Ledger:
     results: list[Results] = field(factory=list)
     rows: dict[str, list[Any]] = field(factory=dict)  # of each journal, with all tries, at its end
     batches: dict[str, Batch] = field(factory=dict)  # by their sessions
+    rates: dict[str, tuple[int, float, str]] = field(factory=dict)  # of batches and durable jobs, by their sessions
     runs: dict[str, list[float]] = field(factory=dict)  # when those were run
     run_ends: dict[str, list[float]] = field(factory=dict)  # when those runs had ended
     ends: dict[tuple[Any, ...], Any] = field(factory=dict)  # each try as it was seen last, by its journal and name

@@ -12,7 +12,7 @@ P8: A cancellation ends at once what it cancels, and nothing more is sent.
 P9, P15: Requests go to the configured address alone.
 P10: The key is in no error and no file.
 P12: Nothing is coerced or invented, and only errors of the package escape.
-P13: One poll of a job at a time, and none after its end.
+P13: One poll of a job at a time, no burst however often it is notified, and none after its end.
 P14: No job disturbs another one, no project another project.
 P16: What the service says is cleaned before it is shown.
 P17: Closing ends in time, and leaves nothing.

@@ -4,10 +4,11 @@ from typing import Final
 
 import pytest
 
-from tests.simulation.activities import Calls, Program
+from tests.simulation.activities import Batch, Calls, Durable, Program
 from tests.simulation.cases import Case, explanation, run
 from tests.simulation.draws.worlds import case_of
 from tests.simulation.found import FOUND
+from tests.simulation.interventions import Intervention
 from tests.simulation.world import Fault
 
 # Those of the first 190 whose worlds are short, and not without faults.
@@ -41,6 +42,33 @@ def test_found(case: Case) -> None:
     result = run(case)
     assert not result.violations, explanation(case, result)
     assert result.happened == set(case.faults), f"these do not happen: {set(case.faults) - result.happened}"
+
+
+@pytest.mark.parametrize(("more", "creates"), [((), 2), ((Intervention(50.0, "retry", 2, "told"),), 3)])
+def test_withdrawn(more: tuple[Intervention, ...], creates: int) -> None:
+    """A durable job that is withdrawn while it waits for the rate is sent only if it is tried again, and told once."""
+    interventions = (Intervention(5.0, "withdraw", 2, "given"), *more)
+    durable = Durable(3, 0.0, 0.0, waits=False, rate=(1, 20.0, "all"), interventions=interventions)
+    result = run(_case(2, durable))
+    assert (result.violations, result.creates) == ((), creates)
+
+
+@pytest.mark.parametrize("is_durable", [False, True])
+def test_notified(monkeypatch: pytest.MonkeyPatch, *, is_durable: bool) -> None:
+    """Notifications cause no burst of polls; the referee would see one."""
+    notices = tuple(Intervention(seconds, "notify", item, "create") for seconds in (0.1, 0.2) for item in range(3))
+    work = (
+        Durable(3, 0.0, 0.0, waits=True, interventions=notices)
+        if is_durable
+        else Batch(3, 1, 3, 3, None, 600.0, 0.0, retries=False, changes=False, interventions=notices)
+    )
+    assert run(_case(2, work)).violations == ()
+    monkeypatch.setattr("agentjobs_async._polling.scheduler._NOTIFY_EVERY_SECONDS", 0.0)
+    assert "P13" in run(_case(2, work)).violations[0]
+
+
+def _case(seed: int, activity: Batch | Durable) -> Case:
+    return Case(seed, (Program("p0", (activity,), 20.0, 5, None),), ())
 
 
 def test_explanation() -> None:

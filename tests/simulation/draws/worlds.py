@@ -9,7 +9,7 @@ from tests.simulation.activities import WAYS, Batch, Calls, Durable, Leave, Prog
 from tests.simulation.cases import Case
 from tests.simulation.draws.agreements import agreement_of
 from tests.simulation.draws.faults import faults_of
-from tests.simulation.draws.interventions import interventions_of
+from tests.simulation.draws.interventions import with_interventions
 from tests.simulation.draws.leaving import with_leaving
 from tests.simulation.draws.others import with_others
 from tests.simulation.draws.sessions import with_sessions
@@ -31,36 +31,27 @@ def _work_of(seed: int, most: int) -> tuple[tuple[Program, ...], list[Fault]]:
     """Return the programs of a seed, and what befalls them whatever the service has agreed on."""
     if random.Random(f"{seed} size").random() < _SMALL:
         program, few = small_world(seed, most)
-        return (with_others(seed, program),), [*few]
+        return (with_others(seed, with_interventions(seed, program)),), [*few]
     draw = random.Random(f"{seed} case")
-    programs = tuple(_program(draw, seed, f"p{number}", most) for number in range(draw.choice((1, 1, 2))))
-    programs = tuple(with_leaving(seed, with_others(seed, program)) for program in programs)
+    programs = tuple(_program(draw, f"p{number}", most) for number in range(draw.choice((1, 1, 2))))
+    programs = tuple(with_leaving(seed, with_others(seed, with_interventions(seed, program))) for program in programs)
     creates = sum(activity.count for program in programs for activity in program.activities)
     return with_sessions(seed, programs, faults_of(draw, creates))
 
 
-def _program(draw: random.Random, seed: int, name: str, most: int) -> Program:
+def _program(draw: random.Random, name: str, most: int) -> Program:
     kinds = draw.choices((_calls, _batch, _durable), weights=(5, 5, 3), k=draw.choice((1, 1, 2, 3)))
     if kinds.count(_durable) > 1:
         kinds = [_durable, _batch]
     activities = (evolve(one, count=min(one.count, most)) for one in (kind(draw) for kind in kinds))
     return Program(
         name,
-        tuple(_with_interventions(one, f"{seed} {name}-{number}") for number, one in enumerate(activities)),
+        tuple(activities),
         interval=draw.choice((0.0, -1.0, 5.0, 20.0, 60.0, 60.0)),
         in_flight=draw.choice((1, 2, 5, 100)),
         per_second=draw.choice((None, None, 0.5, 3.0)),
         leave=Leave(draw.choice(("drain", "close"))) if draw.random() < 0.3 else None,
     )
-
-
-def _with_interventions(activity: Calls | Batch | Durable, seed: str) -> Calls | Batch | Durable:
-    match activity:
-        case Batch():
-            return evolve(activity, interventions=interventions_of(seed, activity.count, durable=False))
-        case Durable():
-            return evolve(activity, interventions=interventions_of(seed, activity.count, durable=True))
-    return activity
 
 
 def _calls(draw: random.Random) -> Calls:

@@ -15,7 +15,8 @@ CREATE TABLE simulation_changes (number bigserial PRIMARY KEY, at double precisi
 CREATE FUNCTION simulation_change() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     shown_only constant text[] := ARRAY[
-        'page', 'change', 'revision', 'is_noticed', 'changed_at', 'updated_at', 'planned_at', 'seen_at', 'polls'
+        'page', 'change', 'revision', 'is_noticed', 'is_notified', 'changed_at', 'updated_at', 'planned_at', 'seen_at',
+        'polls'
     ];
 BEGIN
     IF TG_TABLE_NAME <> 'agentjobs_owners' AND TG_OP = 'UPDATE' THEN

@@ -20,11 +20,12 @@ from agentjobs_async import (
     AgentJobsError,
     HttpTimeouts,
     InvalidInputError,
+    JobFailedError,
     JournalError,
     PollPolicy,
     SessionClosedError,
 )
-from agentjobs_async.batch import BatchItem, BatchWorker, Journal, run_batch
+from agentjobs_async.batch import BatchItem, BatchResult, BatchWorker, Journal, run_batch
 from agentjobs_async.durable import DurableEntry, DurableJobs
 from agentjobs_async.telemetry import Event, JobPolled, PollFailed
 from agentjobs_async.testing._session import EmulatorSession
@@ -63,6 +64,12 @@ class Start:
     def sender(self) -> str:
         """The name of the process, which its requests bear."""
         return f"{self.program.name}.{self.number}"
+
+
+def ended_job_of(result: BatchResult) -> str | None:
+    """Return the id of the job whose end a result tells; `None` where it tells none."""
+    has_ended = result.error is None or isinstance(result.error, JobFailedError)
+    return result.job.id if has_ended and result.job is not None else None
 
 
 def run(start: Start) -> None:
@@ -183,7 +190,7 @@ class _Process:
             async with _beside(self._on_stop(results.aclose())):
                 async for result in results:
                     if result.row is not None:  # not of a key that has another project
-                        job_id = None if result.job is None or result.error else result.job.id
+                        job_id = ended_job_of(result)
                         self.say("result", key=result.row.key, outcome=result.outcome, job=job_id)
 
     async def _on_stop(self, work: Coroutine[Any, Any, None]) -> None:
@@ -212,7 +219,7 @@ class _Process:
             await asyncio.sleep(0.2)
 
     def _on_result(self, result: Any) -> None:
-        job_id = None if result.job is None or result.error else result.job.id
+        job_id = ended_job_of(result)
         self.say("result", key=result.row.key, outcome=result.outcome, job=job_id)
 
     async def _durable(self, session: EmulatorSession, journal: Journal) -> None:

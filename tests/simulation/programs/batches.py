@@ -31,7 +31,9 @@ class BatchWork:
     async def do(self) -> None:
         """Run it until all items have ended, settle what is unknown, and run it once more."""
         self.run.ledger.batches[self.sender] = self.batch
-        person = Person(self.run, self.journal, f"{self.prefix}/", tuple(self.batch.keys(self.prefix)))
+        if self.batch.rate is not None:
+            self.run.ledger.rates[self.sender] = self.batch.rate
+        person = Person(self.run, self.journal, self.session, f"{self.prefix}/", tuple(self.batch.keys(self.prefix)))
         async with person.beside(self.batch.interventions):
             await self._run_all()
             if self.batch.shared_with is not None:

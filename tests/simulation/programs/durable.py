@@ -3,7 +3,7 @@
 import asyncio
 from contextlib import AbstractContextManager, nullcontext
 from math import inf
-from typing import Final
+from typing import Final, Literal
 
 from attrs import field, frozen
 
@@ -15,7 +15,7 @@ from agentjobs_async import (
     JournalError,
     SessionClosedError,
 )
-from agentjobs_async.batch import Journal, JournalRow, State
+from agentjobs_async.batch import Journal, JournalRow, Limits, Rate, State
 from agentjobs_async.durable import DurableEntry, DurableJobs
 from tests.simulation.activities import PROJECTS, Durable, extra_of
 from tests.simulation.ledger import Submission, Told
@@ -41,6 +41,8 @@ class DurableWork:
     async def do(self) -> None:
         """Run it until each end was told."""
         wanted = {key: number for number, key in enumerate(self.durable.keys(self.prefix))}
+        if self.durable.rate is not None:
+            self.run.ledger.rates[self.sender] = self.durable.rate
         while not await self.run.noted_run(self.sender, self._run_durable(wanted)):  # noqa: ASYNC110 - the condition is the work
             await asyncio.sleep(30.0)
 
@@ -49,7 +51,11 @@ class DurableWork:
         runs = self.run.ledger.runs[self.sender]
         is_silent = self.durable.begins_silent and self.run.process.starts == 1 and len(runs) == 1
         on_end = None if is_silent else self._on_end
-        async with DurableJobs(self.session, self.journal, on_end=on_end, on_change=self._on_change) as jobs:
+        rate = self.durable.rate and Rate(self.durable.rate[0], self.durable.rate[1], scope=self.durable.rate[2])
+        limits: Limits | Literal["kept"] = "kept" if rate is None else Limits(create_rate=rate)
+        async with DurableJobs(
+            self.session, self.journal, on_end=on_end, on_change=self._on_change, limits=limits
+        ) as jobs:
             person = self._person(jobs, wanted)
             with self.run.noted_leaving(self.sender):
                 async with person.beside(self.durable.interventions):
@@ -69,7 +75,7 @@ class DurableWork:
             project = self.run.named(PROJECTS[item % self.durable.projects], self.sender)
             await self._submit(jobs, [*wanted][item], project, 0)
 
-        return Person(self.run, self.journal, self.prefix, tuple(wanted), jobs, submit)
+        return Person(self.run, self.journal, self.session, self.prefix, tuple(wanted), jobs, submit)
 
     async def _on_end(self, entry: DurableEntry, end: AgentJob | Exception) -> None:
         said = f"{type(end).__name__} {end.status} {end.id}" if isinstance(end, AgentJob) else type(end).__name__
@@ -99,8 +105,11 @@ class DurableWork:
         if entry.state not in states and not is_settled:
             self.run.world.violate(f"Told: on_end is told {entry.state} of {entry.key}, whose row is {states}")
 
-    async def _on_change(self, entry: DurableEntry, _job: AgentJob | Exception) -> None:
-        self.run.ledger.changes.append((entry.key, self.run.world.now))
+    async def _on_change(self, entry: DurableEntry, found: AgentJob | Exception) -> None:
+        if isinstance(found, AgentJob):
+            self.run.ledger.changes.append((entry.key, self.run.world.now))
+        elif (entry.state, entry.job) != (State.PLANNED, None):
+            self.run.world.violate(f"Held: on_change is told {found!r} of {entry.key}, which is {entry.state}")
         await self.run.misbehave_if_due()
 
     async def _submit_all(self, jobs: DurableJobs, wanted: dict[str, int]) -> None:
@@ -163,6 +172,7 @@ class DurableWork:
 
     async def _submit(self, jobs: DurableJobs, key: str, project: str | None, number: int) -> None:
         await asyncio.sleep(number * self.durable.gap)
+        self.run.service.reached("given", key)
         while True:
             try:
                 with self._noted():

@@ -3,15 +3,17 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import Any
+from typing import Any, Final
 
 from attrs import frozen
 
-from agentjobs_async import InvalidInputError, JournalError, SessionClosedError
+from agentjobs_async import AgentJobsSession, InvalidInputError, JobRef, JournalError, SessionClosedError
 from agentjobs_async.batch import Journal, JournalRow, State, Where
 from agentjobs_async.durable import DurableJobs
 from tests.simulation.interventions import PLANS, Act, Intervention
 from tests.simulation.programs.run import Run
+
+_NOTICES: Final = (0.0, 0.0, 0.02, 0.1, 0.3)  # s, each since the one before
 
 
 @frozen
@@ -19,6 +21,7 @@ class Person:
     """Who acts on the rows of one activity, and notes what came of it.
 
     Attributes:
+        session: Polls for the activity.
         prefix: That of the activity.
         keys: The keys of its items.
         jobs: The durable jobs that follow the rows; `None` for a batch.
@@ -27,6 +30,7 @@ class Person:
 
     run: Run
     journal: Journal
+    session: AgentJobsSession
     prefix: str
     keys: tuple[str, ...]
     jobs: DurableJobs | None = None
@@ -81,12 +85,29 @@ class Person:
                     await self.submit(intervention.item)
             elif intervention.verb == "retry all":
                 await self.retry_failed(None)
+            elif intervention.verb == "abandon planned":
+                await self.abandon_planned()
+            elif intervention.verb == "notify":
+                await self._notify(key)
             elif intervention.verb == "resolve":
                 await self.resolve(key)
             else:
                 act = await self.act(intervention.verb, key)
                 if act.outcome == "done" and intervention.item == len(self.keys):
                     self.run.world.violate(f"Rows: {act.verb} of a key that was never planned gave {act.value!r}")
+
+    async def _notify(self, key: str) -> None:
+        """Report the newest job of an item as a webhook does that comes several times."""
+        ids = self.run.service.agents.get(key, [])
+        if not ids:
+            return
+        ref = JobRef(self.run.service.jobs[ids[-1]].project, ids[-1])
+        for seconds in _NOTICES:
+            await asyncio.sleep(seconds)
+            if self.jobs is None:
+                self.session.notify(ref)
+            else:
+                await self.jobs.notify(key)
 
     async def act(self, verb: str, key: str, job_id: str | None = None) -> Act:
         """Do something about a row, and return what came of it.
@@ -117,7 +138,7 @@ class Person:
             case "abandon":
                 return await self.journal.abandon(key)
             case "retry":
-                return await self.journal.retry(key)
+                return await (self.jobs or self.journal).retry(key)
             case "send again":
                 return await self.journal.resolve(key, send_again=True)
             case "resolve":
@@ -139,6 +160,17 @@ class Person:
         for act in acts:
             act.ended = self.run.world.now
             if act.key in planned:
+                act.outcome = "done"
+            else:
+                self._refused(act)
+
+    async def abandon_planned(self) -> None:
+        """Withdraw all items that are planned."""
+        acts = [self._begun("abandon", key) for key in self.keys]
+        abandoned = set(await self.journal.abandon(where=Where(prefix=f"{self.prefix}-")))
+        for act in acts:
+            act.ended = self.run.world.now
+            if act.key in abandoned:
                 act.outcome = "done"
             else:
                 self._refused(act)

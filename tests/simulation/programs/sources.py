@@ -34,6 +34,13 @@ def items_of(run: Run, batch: Batch, prefix: str, sender: str, kind: str) -> Any
     return source_of(run, items, kind)
 
 
+def _given(run: Run, item: Any) -> Any:
+    """Return an item that a source gives now."""
+    if isinstance(item, BatchItem):
+        run.service.reached("given", item.prompt)
+    return item
+
+
 def source_of(run: Run, items: list[Any], kind: str) -> Any:
     """Return a source of a kind."""
     raises_at = run.world.events % (len(items) + 1) if "raising" in kind else -1
@@ -41,7 +48,7 @@ def source_of(run: Run, items: list[Any], kind: str) -> Any:
         case "list":
             return items
         case "plain" | "plain raising":
-            return _plain(items, raises_at)
+            return _plain(run, items, raises_at)
         case "silent":
             return _silent(items)
         case "endless":
@@ -49,11 +56,11 @@ def source_of(run: Run, items: list[Any], kind: str) -> Any:
     return _async(run, items, raises_at)
 
 
-def _plain(items: Iterable[Any], raises_at: int) -> Iterator[Any]:
+def _plain(run: Run, items: Iterable[Any], raises_at: int) -> Iterator[Any]:
     for number, item in enumerate(items):
         if number == raises_at:
             raise SourceError("a source raises")
-        yield item
+        yield _given(run, item)
 
 
 async def _async(run: Run, items: Iterable[Any], raises_at: int) -> AsyncIterator[Any]:
@@ -61,7 +68,7 @@ async def _async(run: Run, items: Iterable[Any], raises_at: int) -> AsyncIterato
         if number == raises_at:
             raise SourceError("a source raises")
         await run.misbehave_if_due()
-        yield item
+        yield _given(run, item)
 
 
 async def _silent(items: list[Any]) -> AsyncIterator[Any]:

@@ -24,6 +24,10 @@ def broken_by_ends(world: World, service: Service, ledger: Ledger) -> Iterator[s
         kinds = list(dict.fromkeys(ends))
         if len(ends) > len(kinds) and not (is_disturbed or ledger.acts_on(key)):
             yield f"Durable: on_end was told {ends} for {key}"
+        own = [row for row in items.get(key, []) if not is_late(row)]
+        is_settled = not ledger.acts_on(key, "unfollow") and key in items
+        if is_settled and not is_disturbed and len([end for end in ends if end != _UNKNOWN]) > len(own):
+            yield f"Durable: on_end was told {ends} for {key}, of {len(own)} tries"
         yield from _of_tries(kinds, items.get(key, []), key)
         for kind in kinds:
             if kind.startswith("AgentJob "):

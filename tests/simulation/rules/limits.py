@@ -58,11 +58,24 @@ def _limits(
                 if poller == sender and (seen := [poll.left for poll in found if begun <= poll.left < until]):
                     others = [one.left for one in of_job[job_id] if one.sender != sender and one.left < min(seen)]
                     is_taken_over = max(others, default=-inf) >= begun
+                    is_taken_over |= left[job_id] < begun and _may_be_of_another(sender, begun, min(seen), ledger)
                     spans.append((min(seen) if is_taken_over else max(begun, left[job_id]), max(seen)))
         more = ceil(max_active / 2) if not is_single and (unknown or ledger.settled) else 0
         for one in sent:
             if (active := sum(begin <= one.left < end for begin, end in spans)) > max_active + more:
                 yield f"P3: {sender} sends {one.subject} with {active} active jobs, of {max_active + more}"
+
+
+def _may_be_of_another(sender: str, begun: float, until: float, ledger: Ledger) -> bool:
+    """Return whether another run of the same process was under way between two moments: it may have had a job."""
+    process = f"{sender.rpartition('.')[0]}."
+    for other, runs in ledger.runs.items():
+        if other != sender and other.startswith(process):
+            for run in runs:
+                end = min((end for end in ledger.run_ends.get(other, []) if end >= run), default=inf)
+                if run <= until and begun <= end:
+                    return True
+    return False
 
 
 def _repeated(doubted: Request, sent: list[Request]) -> Iterator[float]:
@@ -85,11 +98,8 @@ def _runs(requests: list[Request], ledger: Ledger) -> Iterator[str]:
 def _rates(world: World, creates: dict[str, list[Request]], ledger: Ledger) -> Iterator[str]:
     """P3: no span sees more creates arrive than `create_rate` allows, across restarts either, refused ones included."""
     sent: dict[tuple[str, str, int, float], list[float]] = defaultdict(list)
-    for sender, batch in ledger.batches.items():
+    for sender, (count, per, scope) in ledger.rates.items():
         program, _, number = sender.split(".")
-        if batch.rate is None:
-            continue
-        count, per, scope = batch.rate
         for one in creates[sender]:
             sent[f"{program}.{number}", one.project if scope == "project" else scope, count, per].append(one.arrived)
     for (name, which, count, per), moments in sent.items():

@@ -16,6 +16,7 @@ from tests.simulation.world import World
 _MAX_RETRY_AFTER: Final = 60.0  # s, `max_retry_after`
 _LONGEST_BACKOFF: Final = 60.0  # s, of a project whose polls are refused without a Retry-After
 _LONGEST_RELEASE: Final = 10.0  # s, over which the polls that a server held back are spread
+_LEAST_GAP: Final = 0.25  # s, between two polls of a job, however often it is notified
 _LONGEST_DELAY: Final = 9.9  # s, of the default policy
 _LONGEST_POLL: Final = 0.3  # s, of those that are answered well
 
@@ -25,6 +26,7 @@ def broken_by_polls(world: World, service: Service, ledger: Ledger, programs: tu
     polls = polls_by_job(service.requests)
     yield from _one_at_a_time(world, polls, ledger)
     yield from _paces(world, polls, ledger, programs)
+    yield from _notified(world, polls, ledger)
     yield from _retry_afters(world, service.requests, ledger)
     yield from _unseen(world, service, ledger, programs)
     yield from _budgets(world, polls, ledger, programs)
@@ -74,6 +76,26 @@ def _paces(
             is_repeated = sender in ledger.own_get_job and not first.status
             if is_early and not (is_first or is_last or is_repeated or second.is_again):
                 yield f"P6: {sender} polls {job_id} again after {second.left - first.left:g} s, not {interval:g}"
+
+
+def _notified(world: World, polls: dict[tuple[str, str], list[Request]], ledger: Ledger) -> Iterator[str]:
+    """P13: notifications cause no burst: no three polls of a job in a quarter of a second.
+
+    The deadlines of a batch's items are not known here: each causes one poll more, as a new wait does.
+    """
+    for (sender, job_id), found in polls.items():
+        if sender in ledger.own_get_job:
+            continue
+        times = [*ledger.runs.get(sender, []), *ledger.run_ends.get(sender, [])]
+        for wait in ledger.waits:
+            if (wait.sender, wait.job_id) == (sender, job_id):
+                times += [wait.begun, wait.begun + wait.timeout, wait.ended]
+        own = [poll for poll in found if not poll.is_again]
+        for first, third in zip(own, own[2:], strict=False):
+            is_early = third.left - first.left < _LEAST_GAP - SLACK
+            is_early &= not any(first.left - SLACK < one < third.left + 1 for one in times)
+            if is_early and not world.stalled(first.left, third.left):
+                yield f"P13: {sender} polls {job_id} three times in {third.left - first.left:g} s, until {third.left:g}"
 
 
 def _retry_afters(world: World, requests: list[Request], ledger: Ledger) -> Iterator[str]:
