@@ -229,6 +229,7 @@ async def test_items_held_beyond_a_limit(file_journal: Journal) -> None:
         async with run_batch(session, (), journal=file_journal, max_active=1, limit=4) as results:
             await until(lambda: gauges(results).held)
             await until(lambda: (gauges(results).planned, gauges(results).held) == (4, 4))
+            assert results.stats().planned == 4
 
 
 async def test_unknown_creates_beyond_a_limit(file_journal: Journal) -> None:

@@ -285,7 +285,7 @@ async def test_broken_connection(
             await polled(session, 1)
             await until(lambda: execute(laid_out, LISTENERS))
             may_connect.clear()
-            execute(laid_out, f"SELECT pg_terminate_backend(pid) FROM ({LISTENERS}) AS found")  # noqa: S608 - our own
+            execute(laid_out, f"SELECT pg_terminate_backend(pid) FROM ({LISTENERS}) AS found")  # noqa: S608 - the test's query
             async with DurableJobs(idle, other) as telling:
                 await complete(emulator)
                 assert await telling.notify("k")
@@ -323,7 +323,7 @@ async def test_pooler(
             await following.submit("k", "long")
             await polled(session, 1)
             await until(lambda: warned)
-            execute(laid_out, f"SELECT pg_terminate_backend(pid) FROM ({LISTENERS}) AS found")  # noqa: S608 - our own
+            execute(laid_out, f"SELECT pg_terminate_backend(pid) FROM ({LISTENERS}) AS found")  # noqa: S608 - the test's query
             await until(lambda: len(warned) > 1)
             async with DurableJobs(idle, other) as telling:
                 await complete(emulator)

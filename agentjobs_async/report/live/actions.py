@@ -91,7 +91,7 @@ def _are_rows(value: object) -> TypeGuard[dict[str, list[tuple[int, int]]]]:
 
 
 def _is_number_and_try(value: object) -> bool:
-    return isinstance(value, list) and len(value) == 2 and all(map(_is_number, value))  # noqa: PLR2004 - a pair
+    return isinstance(value, list) and len(value) == 2 and all(map(_is_number, value))  # noqa: PLR2004 - a number and a try are a pair
 
 
 def _is_number(value: object) -> bool:
