@@ -49,6 +49,7 @@ if _typing.TYPE_CHECKING:  # imported at the first use, so that the command line
         ServerError,
         SessionClosedError,
         TransportError,
+        UserLimitError,
         WaitTimeoutError,
     )
     from agentjobs_async.learning.estimate import Estimate
@@ -125,6 +126,7 @@ __all__ = [
     "SpanHook",
     "TrackerStats",
     "TransportError",
+    "UserLimitError",
     "WaitEnded",
     "WaitResult",
     "WaitStarted",
@@ -184,6 +186,7 @@ _MODULES: _typing.Final = {
     "SpanHook": "telemetry.observers",
     "TrackerStats": "_polling.stats",
     "TransportError": "errors",
+    "UserLimitError": "errors",
     "WaitEnded": "telemetry.events",
     "WaitResult": "_polling.as_completed",
     "WaitStarted": "telemetry.events",

@@ -2,6 +2,7 @@
 
 AgentJobsError                             .outcome: CreateOutcome | 'abandoned' | None, .ref, .public_message
 ├─ InvalidInputError (ValueError)          before any I/O                             .reason
+├─ UserLimitError                          nothing was planned                        .most_open .retry_after
 ├─ SessionClosedError (RuntimeError)       closed, another loop, a forked child
 ├─ NotSentError (ConnectionError)          no byte of the request left                .reason
 ├─ TransportError (ConnectionError)        broke after the first byte left
@@ -22,7 +23,7 @@ import copyreg
 import pickle
 from datetime import datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from agentjobs_async._deferred import deferred
 from agentjobs_async._text import error_text, limit, local_time, one_line, shown_name, shown_status
@@ -50,13 +51,12 @@ __all__ = [
     "ServerError",
     "SessionClosedError",
     "TransportError",
+    "UserLimitError",
     "WaitTimeoutError",
 ]
 
-E = TypeVar("E", bound=BaseException)
-
 CreatePhase = Literal["request", "response"]
-InvalidInputReason = Literal["key_taken"]
+InvalidInputReason = Literal["key_taken", "no_such_key", "wrong_state"]
 JournalReason = Literal["locked", "moved", "corrupt", "version", "full", "read_only", "io"]
 NotSentReason = Literal["dns", "refused", "tls", "certificate", "proxy", "timeout", "withheld", "key", "connect"]
 ProtocolReason = Literal[
@@ -132,7 +132,8 @@ class InvalidInputError(AgentJobsError, ValueError):
 
     Attributes:
         reason: `key_taken` where a key is that of another prompt, project or extra, in the journal or the same input;
-            `None` for everything else.
+            `no_such_key` where the journal has no row of a key; `wrong_state` where the row's state does not allow what
+            was asked for; `None` for everything else.
     """
 
     _public_message = "The request is not valid."
@@ -140,14 +141,36 @@ class InvalidInputError(AgentJobsError, ValueError):
     def __init__(self, message: str, *, reason: InvalidInputReason | None = None) -> None:
         super().__init__(message)
         self.reason: InvalidInputReason | None = reason
-        if reason == "key_taken":
-            self._public_message = "Another job has this key already."
+        self._public_message = _PUBLIC_MESSAGES.get(reason, self._public_message)
+
+
+_PUBLIC_MESSAGES: Final[dict[InvalidInputReason | None, str]] = {
+    "key_taken": "Another job has this key already.",
+    "no_such_key": "There is no such job.",
+    "wrong_state": "The job's state does not allow this.",
+}
+
+
+class UserLimitError(AgentJobsError):
+    """A user has as many jobs under way as `DurableJobs.submit` allows. Nothing was planned.
+
+    Attributes:
+        most_open: How many jobs a user may have under way.
+        retry_after: Seconds after which it makes sense to try again.
+    """
+
+    _public_message = "You have as many jobs under way as you may. Try again when one has ended."
+
+    def __init__(self, most_open: int, retry_after: float = 60.0) -> None:
+        super().__init__(f"the user has {most_open} jobs under way, and may have no more")
+        self.most_open = most_open
+        self.retry_after = retry_after
 
 
 class SessionClosedError(AgentJobsError, RuntimeError):
     """The session or tracker is closed, or belongs to another event loop or to the process that forked this one."""
 
-    _public_message = "The service is restarting. A job continues: wait for it again by its token."
+    _public_message = "The service is restarting. A job continues: wait for it again by its token or key."
 
 
 class NotSentError(AgentJobsError, ConnectionError):
@@ -220,23 +243,15 @@ class CreateOutcomeUnknownError(AgentJobsError):
         self.excerpt = excerpt
 
 
-_PASSING_STATUSES: Final = frozenset({408, 425, 429})  # request timeout, too early, too many requests
-_UNAUTHORIZED: Final = 401
 _SERVICE_UNAVAILABLE: Final = 503
-_UNDER_WAY_STATUSES: Final = frozenset({409, 425})  # conflict, too early
-_LASTING_SERVER_STATUSES: Final = frozenset({501, 505})  # not implemented, HTTP version not supported
-_SERVER_STATUSES: Final = range(500, 600)
+LASTING_SERVER_STATUSES: Final = frozenset({501, 505})  # not implemented, HTTP version not supported
+SERVER_STATUSES: Final = range(500, 600)
 _ADVICE: Final = (
     dict.fromkeys((408, 425), "the request was refused for now; it may be accepted later")
     | {407: "the proxy wants a user and a password: give its address with both, by HTTP_PROXY or the session's proxy="}
-    | dict.fromkeys(_LASTING_SERVER_STATUSES, "the service does not support the request, and would refuse it again")
+    | dict.fromkeys(LASTING_SERVER_STATUSES, "the service does not support the request, and would refuse it again")
 )
 """What to do about a status that differs in that from its class."""
-
-
-def may_pass(status: int) -> bool:
-    """Return whether the same request may be accepted later, after a response with this status."""
-    return status in _PASSING_STATUSES or (status in _SERVER_STATUSES and status not in _LASTING_SERVER_STATUSES)
 
 
 class ResponseError(AgentJobsError):
@@ -278,7 +293,7 @@ class ResponseError(AgentJobsError):
         wish: object = retry_after  # a header's text is no number, and may be a date
         if wish is not None and not (isinstance(wish, int | float) and wish >= 0):
             raise InvalidInputError(f"retry_after must be seconds, a number of at least 0, not {wish!r:.100}")
-        kind = _BY_STATUS.get(status, ServerError if status in _SERVER_STATUSES else RejectedError)
+        kind = _BY_STATUS.get(status, ServerError if status in SERVER_STATUSES else RejectedError)
         return kind(status, request_id, retry_after, excerpt)
 
 
@@ -416,22 +431,6 @@ def is_busy(error: object) -> bool:
         return False
     names_a_time = error.retry_after is not None and error.status == _SERVICE_UNAVAILABLE
     return names_a_time or error.outcome is CreateOutcome.REJECTED
-
-
-def refuses_key(error: object) -> bool:
-    """Return whether the service does not know the API key (401), rather than what it may do (403)."""
-    return isinstance(error, AuthError) and error.status == _UNAUTHORIZED
-
-
-def may_be_under_way(error: object) -> bool:
-    """Return whether an error refuses a repeated create as services do while an earlier POST of it is under way."""
-    return isinstance(error, RejectedError) and error.status in _UNDER_WAY_STATUSES
-
-
-def caused_by(error: E, cause: BaseException | None) -> E:
-    """Return `error` with its cause set, as `raise error from cause` would."""
-    error.__cause__ = cause
-    return error
 
 
 def describe(error: BaseException | None, max_bytes: int = 2048) -> str:

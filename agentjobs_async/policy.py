@@ -78,7 +78,7 @@ def _is_connection_fault(error: BaseException) -> bool:
 
 
 DEFAULT_RETRY: Final = tenacity.retry_if_exception(_is_connection_fault)
-"""Accepts each `OSError`, with `TimeoutError`, and what else aiohttp and httpx raise for a fault of the connection.
+"""Accepts faults of the connection: each `OSError`, `TimeoutError` included, and those of aiohttp and httpx.
 
 It is the default of `PollPolicy.retry`. Join it to a strategy of your own by `|`.
 """
@@ -295,27 +295,27 @@ class PollPolicy:
     Every decision of a wait follows from its policy and the responses alone.
 
     Attributes:
-        wait: Any tenacity wait strategy. It returns the seconds from a response to the next poll, finite and at least
-            0, and is called with a `RetryCallState` whose `attempt_number` (from 1), `outcome`, `start_time` and
-            `outcome_timestamp` (loop time, in seconds) are set. The default is 3.3 s + 3 % of the wait's age, at most
-            9 s (from age 190 s on), with ±10 % jitter. A `wait_exception`, and a sum or chain with one in it, gets
-            `tenacity.TryAgain` for a job that has not ended.
-        retry: Any synchronous tenacity retry strategy. It decides which exceptions of your own get_job are transient;
-            an `InvalidInputError` never is. The default, `DEFAULT_RETRY`, accepts every `OSError`, which includes
-            `TimeoutError`, and the other connection faults of aiohttp and httpx; `DEFAULT_RETRY | strategy` accepts
-            more.
-        not_found_grace: For how many seconds from the start of the first wait under way for the job, or from the last
-            response that showed it, a 404 counts as "not visible yet"; 0 for not at all.
-        max_bad_answers: How many unusable responses in a row end the waits for a job that no poll of theirs has shown;
-            at least 1.
-        max_retry_after: The longest Retry-After that is obeyed, in seconds. A longer one after a poll is cut to this
-            (0 ignores all of them); a longer one after a create raises `RateLimitedError`. A 429 without one above 0 is
-            waited out for 1 s, doubling to 60 s: by a project's polls until a good response, and by each create.
-        answer_grace: For how many seconds the waits for a job, once a poll of theirs has shown it, tolerate responses
-            that do not show it (404, refused, unusable), before they raise the last of them. The seconds count from the
-            last response that showed the job; when transient faults came between, from the first such response. A
-            single one is tolerated however rare the polls are; 0 raises each at once. For a 404, the longer of this and
-            `not_found_grace` counts.
+        wait: When to poll again: any tenacity wait strategy. It returns the seconds from a response to the next poll,
+            finite and at least 0. The default is 3.3 s + 3 % of the wait's age, at most 9 s (from age 190 s on), with
+            ±10 % jitter. A strategy of your own is called with a `RetryCallState` whose `attempt_number` (from 1),
+            `outcome`, `start_time` and `outcome_timestamp` (loop time, in seconds) are set. A `wait_exception`, and a
+            sum or chain with one in it, gets `tenacity.TryAgain` for a job that has not ended.
+        retry: Which exceptions of your own get_job are transient: any synchronous tenacity retry strategy. The default,
+            `DEFAULT_RETRY`, accepts faults of the connection; `DEFAULT_RETRY | strategy` accepts more. An
+            `InvalidInputError` is never transient.
+        not_found_grace: Seconds for which a 404 counts as "not visible yet"; 0 for not at all. They count from the
+            start of the first wait under way for the job, or from the last response that showed it.
+        max_bad_answers: How many unusable responses in a row end the waits for a job, at least 1. It applies until a
+            poll has shown the job to one of these waits.
+        max_retry_after: The longest Retry-After that is obeyed, in seconds. A longer one after a poll is cut to this; 0
+            ignores all of them. A longer one after a create raises `RateLimitedError`. After a 429 without a
+            Retry-After above 0, the polls of the project wait for 1 s, doubling to 60 s until a good response; so does
+            each create.
+        answer_grace: Seconds for which waits tolerate responses that do not show the job (404, refused, unusable), once
+            a poll has shown it to one of them; then they raise the last such response. 0 raises each at once; otherwise
+            a single one is always tolerated, however rare the polls are. The seconds count from the last response that
+            showed the job; when transient faults came between, from the first response that did not. For a 404, the
+            longer of this and `not_found_grace` counts.
 
     Raises:
         InvalidInputError: A setting is invalid. If `wait` returns an invalid delay, the wait raises it.
@@ -337,12 +337,12 @@ class PollBudget:
     Attributes:
         in_flight: How many polls may be in flight at once; at least 1. The time that a poll waits for its turn does not
             count towards its timeout.
-        per_second: How many polls may start per second, above 0; `None` sets no such limit. With `"auto"` there is
-            none until the server refuses a poll with a 429. A refusal cuts the limit to 80 % of the polls per second
-            that were answered in the last minute, unless it is lower already; it is never below 0.2. Then the limit
-            grows, in each minute by a quarter of what it was after the cut, so that a higher quota is found. Refusals
-            with no good answer in between cut it once; so do those of one project while others are answered. The limit
-            applies to all projects together: use it if the quota is for the API key.
+        per_second: How many polls may start per second, above 0; `None` sets no such limit. `"auto"` finds it: there is
+            no limit until the server refuses a poll with a 429, and each refusal cuts it to 80 % of the polls per
+            second that were answered in the last minute, unless it is lower already. Between refusals it grows, in each
+            minute by a quarter of what the cut left, so that a higher quota is found. It is never below 0.2. Refusals
+            with no good answer in between cut it once, and so do those of one project while others are answered. The
+            limit is for all projects together: use `"auto"` if the quota belongs to the API key.
 
     Raises:
         InvalidInputError: A setting is invalid.

@@ -56,37 +56,38 @@ _CLOSED: Final = "the session was closed meanwhile"
 class AgentJobsSession(Waits[AgentJob | JobRef | str]):
     """Creates background agent jobs, reads them and waits for them, over HTTP.
 
-    Constructing does no I/O and needs no running loop; the first await binds the session to its loop. Use it as
-    `async with`, or call `aclose()`.
+    Use it as `async with`, or call `aclose()`. Constructing does no I/O and needs no running loop; the first await
+    binds the session to its loop.
 
-    Methods that take a `job` accept an `AgentJob`, a `JobRef`, or the id of a job of the session's project. An id with
-    `~.`, as tokens have it, is refused: pass `JobRef.from_token(text)` or `JobRef(project_id, text)`. So is one with
-    white space, which may be a prompt for `create_job`.
+    Methods that take a `job` accept an `AgentJob`, a `JobRef`, or the id of a job of the session's project. Two kinds
+    of ids are refused: one with `~.`, which may be a token (pass `JobRef.from_token(text)` or `JobRef(project_id,
+    text)`), and one with white space, which may be a prompt (pass it to `create_job`).
 
     Args:
         base_url: Address of the service: https, or plain http to loopback. `None` reads `AGENTJOBS_BASE_URL`.
         api_key: The secret: visible ASCII. `None` reads `AGENTJOBS_API_KEY`. It is sent to `base_url` only. For a key
-            that changes: a plain or async callable without arguments that returns the key. It is called in an empty
-            context before the first request, and again when the service refuses its key with 401: once for all calls
-            under way, which are repeated if it returns another one.
+            that changes, pass a plain or async callable without arguments that returns it. It is called before the
+            first request, and again when the service refuses the key with 401: once for all calls under way, which are
+            repeated if it returns another key. It runs in an empty context.
         project_id: The project of calls that name none. `None` reads `AGENTJOBS_PROJECT_ID`; it may be unset.
         dialect: What differs from the usual service: paths, the names of fields and words, where the key goes; `None`
             for the usual one.
-        headers: More header fields of every request, by their names. Values of 8 characters or more are masked as the
-            key is; ids are not. Those that frame a request are refused.
-        get_job: An async callable that reads jobs in place of the dialect's `get_path`: it takes a `JobRef` and returns
+        headers: More header fields of every request, by their names. Fields that frame a request are refused. Values of
+            8 characters or more are masked as the key is; ids are not.
+        get_job: An async callable that reads jobs in place of the dialect's `get_path`. It takes a `JobRef` and returns
             an `AgentJob`, or the service's document as a mapping. `timeouts.request` does not apply to it. The method
             `get_job` calls it in the caller's context; waits, which share their polls, call it in an empty context.
         policy: When a wait polls again, and which faults end it; `None` for the defaults.
-        budget: What all polls of this session may use together; `None` for the defaults. Calls of the method
-            `get_job` do not count; as many of them as polls may be in flight at once.
+        budget: What all polls of this session may use together; `None` for the defaults. Calls of the method `get_job`
+            do not count as polls; at most `budget.in_flight` of them are in flight at once, besides the polls.
         timeouts: How long one exchange may take; `None` for the defaults.
         ssl: Your own TLS context, for private authorities or client certificates; `None` for the system's authorities
-            (or those of `SSL_CERT_FILE`, which OpenSSL reads). An https proxy gets it, too.
-        proxy: Address of an http(s) proxy, which may hold a user and a password, in no text of this session; or `"env"`
-            for that of HTTPS_PROXY (HTTP_PROXY, for a plain http address), unless NO_PROXY names the host or it is
-            loopback, as the environment is now; `None` connects directly. An address without a scheme, such as
-            `proxy.example.com:3128`, is http. SOCKS and ALL_PROXY are refused; `.netrc` is never read.
+            (or those of `SSL_CERT_FILE`, which OpenSSL reads). It is also used for an https proxy.
+        proxy: Address of an http(s) proxy; `None` connects directly. An address without a scheme, such as
+            `proxy.example.com:3128`, is http. It may have a user and a password, which no text of this session shows.
+            `"env"` reads it from the environment now: HTTPS_PROXY, or HTTP_PROXY for a plain http `base_url`; it
+            connects directly where NO_PROXY names the host or the host is loopback. SOCKS and ALL_PROXY are refused;
+            `.netrc` is never read.
         allow_insecure: Allow plain http to hosts other than loopback: the key is readable on the network then.
         user_agent: The User-Agent header; `None` names this package and its version.
         hooks: Called with each event.
@@ -143,9 +144,9 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
         """Return a session for the service that a service file names, as the command line reads it by `--service`.
 
         Args:
-            path: A TOML file with `base_url`, `key_env`, which names the environment variable of the key, the settings
-                of a `Dialect`, and a table `[headers]`, whose values may be `{env = "NAME"}`. What it leaves out is
-                read from the environment, as by the class.
+            path: A TOML file with any of these: `base_url`; `key_env`, the name of the environment variable of the key;
+                the settings of a `Dialect`; a table `[headers]`, whose values may be `{env = "NAME"}`. Without
+                `base_url` or `key_env`, the usual environment variables are read.
             settings: Those of the class. They override what the file says; `headers` are added to its own.
 
         Raises:
@@ -178,39 +179,44 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
     ) -> AgentJob:
         """Start at most one agent, whatever the network does, and return its job.
 
-        A create of which no byte was sent, or which the server refused with 429 or one of the dialect's
-        `create_refusals`, is repeated until `timeout`; a create whose outcome is unknown is never repeated, unless the
-        dialect has an `idempotency_header`: then it is, with the same key, and only a job settles it. Cancelling leaves
-        at once, and does not stop an agent that was started; the create is cut, unless `on_cancel` is `"finish"`.
+        A create is repeated until `timeout` if it certainly started no agent: no byte of it was sent, or the server
+        refused it with 429 or one of the dialect's `create_refusals`. A create whose outcome is unknown is never
+        repeated, unless the dialect has an `idempotency_header`. Then it is repeated with the same key, and only a job
+        settles it.
+
+        Cancelling this call returns at once, and does not stop an agent that was started. The create is cut, unless
+        `on_cancel` is `"finish"`.
 
         Args:
             prompt: What the agent is to do: text with more than white space. It is sent unchanged.
             project_id: The project; `None` for the session's.
             timeout: Seconds, finite and above 0, within which the create ends, repetitions included.
             retry: Whether to repeat; `False` raises the first error at once, for callers who repeat creates themselves.
-            before_send: A plain function that is called when the connection is ready, right before the first byte of
-                the request leaves, again at each repetition. If it returns false or raises, nothing is sent, and
-                `NotSentError` with the reason `withheld` is raised. For callers whose right to send may have expired.
+            before_send: A plain function that returns whether to send: for callers whose right to send may have
+                expired. It is called when the connection is ready, right before the first byte of the request leaves,
+                and again at each repetition. If it returns false or raises, nothing is sent, and a `NotSentError` with
+                the reason `withheld` is raised.
             label: Your name for this job in events, such as `order-17`: 1 to 512 characters without control characters.
                 It is not sent. Waits that are given the returned job take it over.
-            on_cancel: What becomes of the create when this call is cancelled: `"abandon"` cuts it, so that its outcome
-                is unknown once its first byte has left; with `"finish"` it continues without the caller, hooks get its
-                `JobCreated` or `CreateFailed`, and `drain` waits for it. For handlers whose client may disconnect. If
-                its caller no longer gets the job, a warning names its token; where the answer came together with the
-                cancellation, so does a note of the `CancelledError`, and hooks get a `WaitEnded`.
-            extra: More fields of the create's object: JSON of up to 16 KiB. Where they go, the dialect's `body` says.
-            idempotency_key: The key under which the create is sent, where the dialect has an `idempotency_header`: 1 to
-                255 characters of visible ASCII. A create with the key of an earlier one gets the job of that one, as
-                long as the service remembers it. `None` makes a new one.
+            on_cancel: What becomes of the create when this call is cancelled. `"abandon"` cuts it, so that its outcome
+                is unknown once its first byte has left. With `"finish"` it continues without the caller, hooks get its
+                `JobCreated` or `CreateFailed`, and `drain` waits for it: for handlers whose client may disconnect. A
+                warning names the token of a job that its caller no longer gets. If the answer came together with the
+                cancellation, a note of the `CancelledError` names it, too, and hooks get a `WaitEnded`.
+            extra: More fields of the create's object: JSON of up to 16 KiB. The dialect's `body` says where they go.
+            idempotency_key: The key under which the create is sent: 1 to 255 characters of visible ASCII; `None` makes
+                a new one. It needs a dialect with an `idempotency_header`. A create with the key of an earlier one gets
+                the job of that one, as long as the service remembers the key.
 
         Raises:
             InvalidInputError: An argument is invalid, or the callable `api_key` returned no key; nothing was sent.
             NotSentError: No connection could be made in time, or the callable `api_key` raised; nothing was sent.
-            RateLimitedError, ServerError: 429, or one of `create_refusals`, and its Retry-After exceeds
-                `policy.max_retry_after` or the time left, or `retry` is false; no agent was started.
+            RateLimitedError, ServerError: The server refused with 429, or one of `create_refusals`, and it is not
+                repeated: its Retry-After exceeds `policy.max_retry_after` or the time left, or `retry` is false. No
+                agent was started.
             AuthError, NotFoundError, RejectedError: The server refused; no agent was started.
             CreateOutcomeUnknownError: An agent may have been started: the exchange failed after the first byte left, or
-                the response was a 5xx that is not one of `create_refusals`, 408, 303, or held no usable job.
+                the response was a 408, a 303, or a 5xx that is not one of `create_refusals`, or it had no usable job.
             SessionClosedError: The session is closed, or was closed before the request was sent.
         """
         try:
@@ -288,12 +294,13 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
     async def get_job(self, job: AgentJob | JobRef | str) -> AgentJob:
         """Read a job once.
 
-        The request is sent once more, on a fresh connection and within the same time, only where a connection that an
-        earlier request had used broke before a byte of the response: most often the server had closed it.
+        The request is repeated in one case only: it went out on a connection that an earlier request had used, and that
+        broke before a byte of the response, most often since the server had closed it. It is then sent once more, on a
+        fresh connection and within the same time.
 
         Raises:
-            InvalidInputError: `job` is not a job, ref or id; or it is an id, and it may be a token or a prompt, or the
-                session has no default project; or your own `get_job` returned neither an `AgentJob` nor a mapping, or a
+            InvalidInputError: `job` is not a job, ref or id. Or it is an id that may be a token or a prompt, or the
+                session has no project for it. Or your own `get_job` returned neither an `AgentJob` nor a mapping, or a
                 job of another ref.
             AuthError, NotFoundError, RateLimitedError, RejectedError, ServerError: The server refused or failed.
             NotSentError, TransportError: The exchange failed, or took longer than `timeouts.request`.
@@ -324,8 +331,8 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
             timeout: Seconds, finite and above 0; `None` sets no limit to the wait.
             on_update: As in `wait_for_job`. Its first call, with the created job, is the time to store `job.ref`.
             label: As in `create_job`.
-            on_cancel: As in `create_job`. Once the job is created, cancelling ends the wait, and a warning and a note
-                of the `CancelledError` name its token; a warning does where the session is closed meanwhile.
+            on_cancel: As in `create_job`. Once the job is created, cancelling ends the wait; a warning and a note of
+                the `CancelledError` name the job's token. If the session is closed meanwhile, a warning names it.
             extra: As in `create_job`.
 
         Raises:
@@ -353,11 +360,12 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
             raise
 
     def recording(self) -> AbstractContextManager[object]:
-        """Return a block in which you create jobs and record them, in your database say: `drain` waits for its end.
+        """Return a block in which you create jobs and record them, for example in your database.
 
-        The wait ends 10 s after the grace: jobs of blocks that have not been left by then, or that an error has left
-        during the draining, are logged with their tokens, and returned by `drain`. Enter and leave it in one task, and
-        never call `drain` in it.
+        `drain` waits for the end of each block, until 10 s after its grace. It logs the tokens of jobs whose blocks
+        were not left by then, or were left by an error during the draining, and returns these jobs.
+
+        Enter and leave the block in one task, and never call `drain` in it.
         """
         return self._shutdown.recording()
 
@@ -380,17 +388,18 @@ class AgentJobsSession(Waits[AgentJob | JobRef | str]):
         return self._service.identity
 
     def mask(self, text: str) -> str:
-        """Return `text` with the key, secret headers and a proxy's password replaced by `***`, also encoded.
+        """Return `text` with the key, secret headers and a proxy's password replaced by `***`, encoded forms too.
 
-        For text that you store or show. Of a key that changes, the last 16 are masked, and those of calls under way.
+        Use it for text that you store or show. If the key changes, the last 16 keys are masked, and those of calls
+        under way.
         """
         return self._credentials.mask(text)
 
     async def aclose(self) -> None:
         """Interrupt all calls and close all connections. Idempotent. The jobs continue remotely.
 
-        An interrupted create raises `CreateOutcomeUnknownError` if its first byte has left, else `SessionClosedError`,
-        as waits and reads do.
+        Interrupted calls raise a `SessionClosedError`; a create whose first byte has left raises a
+        `CreateOutcomeUnknownError`.
 
         Raises:
             SessionClosedError: The session is bound to another loop or to the process that forked this one.

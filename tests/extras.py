@@ -8,8 +8,8 @@ from typing import Final, NoReturn
 import pytest
 
 FRAMEWORKS: Final = (
-    *("aiogram", "discord", "django", "fastapi", "gunicorn", "hypercorn", "itsdangerous", "limits", "litestar"),
-    *("slack_bolt", "starlette", "telegram", "uvicorn", "uvicorn_worker"),
+    *("aiogram", "discord", "django", "fastapi", "gunicorn", "hypercorn", "litestar", "slack_bolt"),
+    *("starlette", "telegram", "uvicorn", "uvicorn_worker"),
 )
 """What the extra `recipes` brings."""
 PIP: Final = f"{sys.executable} -m pip"

@@ -29,6 +29,7 @@ from agentjobs_async.errors import (
     ServerError,
     SessionClosedError,
     TransportError,
+    UserLimitError,
     WaitTimeoutError,
 )
 from agentjobs_async.models import AgentJob, JobRef
@@ -44,6 +45,7 @@ SAMPLES: list[tuple[AgentJobsError, dict[str, Any]]] = [
     (AgentJobsError("broke", public_message="It was given up."), {"public_message": "It was given up."}),
     (InvalidInputError("timeout must be above 0"), {"reason": None}),
     (InvalidInputError("of another prompt", reason="key_taken"), {"reason": "key_taken"}),
+    (UserLimitError(20), {"most_open": 20, "retry_after": 60.0}),
     (SessionClosedError("the session is closed"), {}),
     (NotSentError("refused"), {"reason": "connect"}),
     (NotSentError("no such name", "dns"), {"reason": "dns"}),
@@ -103,6 +105,9 @@ PUBLIC: list[tuple[AgentJobsError, str]] = [
     (AgentJobsError("broke", public_message="It was given up."), "It was given up."),
     (InvalidInputError("s3cret is no key"), "The request is not valid."),
     (InvalidInputError("'s3cret' is taken", reason="key_taken"), "Another job has this key already."),
+    (InvalidInputError("'s3cret' is the key of no job", reason="no_such_key"), "There is no such job."),
+    (InvalidInputError("s3cret is active", reason="wrong_state"), "The job's state does not allow this."),
+    (UserLimitError(20), "You have as many jobs under way as you may. Try again when one has ended."),
     (NotSentError("refused", "refused"), "The agent service cannot be reached. Try again."),
     (NotSentError("not trusted", "certificate"), "The agent service cannot be reached."),
     (NotSentError("api_key raised", "key"), UNAVAILABLE),
@@ -116,7 +121,10 @@ PUBLIC: list[tuple[AgentJobsError, str]] = [
     (AuthError(401, None, None, "s3cret"), "The agent service refused the request."),
     (RejectedError(422), "The agent service refused the request."),
     (RateLimitedError(429), "Too many requests. Try again later."),
-    (SessionClosedError("closed"), "The service is restarting. A job continues: wait for it again by its token."),
+    (
+        SessionClosedError("closed"),
+        "The service is restarting. A job continues: wait for it again by its token or key.",
+    ),
     (NotFoundError(404), "There is no such job or project."),
     (CreateOutcomeUnknownError("it broke"), "The job may have been started. Look for it before you start it again."),
     (WaitTimeoutError(REF, JOB, None, 4, 1.5), "The job continues. Ask again later."),
@@ -194,6 +202,7 @@ def test_one_line() -> None:
 TREE: dict[type[AgentJobsError], tuple[type, ...]] = {
     AgentJobsError: (Exception,),
     InvalidInputError: (AgentJobsError, ValueError),
+    UserLimitError: (AgentJobsError,),
     SessionClosedError: (AgentJobsError, RuntimeError),
     NotSentError: (AgentJobsError, ConnectionError),
     TransportError: (AgentJobsError, ConnectionError),

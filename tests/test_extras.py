@@ -38,6 +38,7 @@ def test_missing_library() -> None:
     """Importing a module whose extra is not installed fails with one sentence that has the command to install it."""
     modules = {
         ("agentjobs_async.durable", "batch"): ("sqlalchemy",),
+        ("agentjobs_async.chat", "batch"): ("sqlalchemy",),
         ("agentjobs_async.engines.procrastinate", "procrastinate"): ("procrastinate", "psycopg", "sqlalchemy"),
         ("agentjobs_async.tracing", "otel"): ("opentelemetry",),
         ("agentjobs_async.prometheus", "prometheus"): ("prometheus_client",),

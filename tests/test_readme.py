@@ -22,11 +22,11 @@ def test_names_every_page() -> None:
 
 
 def test_long_description() -> None:
-    """What a package index shows of the README has no picture of the repository and no link into it."""
+    """What a package index shows of the README has no picture of the repository, no caption, and no link into it."""
     root = PAGES["README"].parent
     project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
     text = PAGES["README"].read_text(encoding="utf-8")
     for substitution in project["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]["substitutions"]:
         text = re.sub(substitution["pattern"], substitution["replacement"], text)
-    assert re.findall(r"\]\((?!https?:)|!\[", text) == []
+    assert re.findall(r"\]\((?!https?:)|!\[|^\*[^*]", text, re.MULTILINE) == []
     assert "| Waiting |" in text

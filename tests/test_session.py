@@ -105,9 +105,6 @@ async def test_shape_of_a_create(service: aioresponses) -> None:
     assert call.kwargs["allow_redirects"] is False
 
 
-SHORT = Dialect(get_path="/jobs/{job_id}")
-
-
 async def test_shape_of_a_read(service: aioresponses) -> None:
     """A read is a GET of the path template filled in; a ref and a job bring their own project."""
 

@@ -33,6 +33,7 @@ ROOMS: dict[str, set[str]] = {
     "_extras": set(),
     "_deferred": set(),
     "errors": {"_deferred", "_text"},
+    "_errors": {"errors"},
     "_loop": {"errors"},
     "_validation": {"_text", "errors"},
     "_extra": {"_text", "errors"},
@@ -44,10 +45,13 @@ ROOMS: dict[str, set[str]] = {
     "telemetry": {"_deferred", "_text", "_validation", "errors", "models"},
     "learning": {"_text", "_validation", "errors", "models", "policy"},
     # One exchange, and when to ask: neither imports the other.
-    "_http": {"_documents", "_loop", "_text", "_validation", "_version", "_dialect", "errors", "models", "telemetry"},
+    "_http": {
+        *("_dialect", "_documents", "_loop", "_errors", "_text", "_validation", "_version", "errors"),
+        *("models", "telemetry"),
+    },
     "_polling": {
-        *("_deferred", "_documents", "_loop", "_text", "_validation", "errors", "learning", "models", "policy"),
-        "telemetry",
+        *("_deferred", "_documents", "_loop", "_errors", "_text", "_validation", "errors", "learning", "models"),
+        *("policy", "telemetry"),
     },
     "tracker": {"_documents", "_polling", "errors", "models", "policy", "telemetry"},
     "session": {
@@ -74,14 +78,15 @@ ROOMS: dict[str, set[str]] = {
     # `_polling` takes a share of the polls, `errors` has the reasons of an error and its text for a log, and `session`
     # the emulators' service.
     "batch": {
-        *("", "_extra", "_extras", "_loop", "_polling", "_text", "_validation", "errors", "learning", "session"),
-        "telemetry",
+        *("", "_extra", "_extras", "_loop", "_polling", "_errors", "_text", "_validation", "errors", "learning"),
+        *("session", "telemetry"),
     },
     "durable": {  # a followed job is a wait
-        *("", "_extras", "_loop", "_polling", "_validation", "batch", "errors", "telemetry"),
+        *("", "_extras", "_loop", "_polling", "_text", "_validation", "batch", "errors", "telemetry"),
     },
+    "chat": {"", "_extras", "_loop", "_text", "_validation", "batch", "durable", "errors"},
     "engines": {"", "_extras", "_validation", "batch"},
-    "web": {"", "_loop", "_validation", "errors"},
+    "web": {"", "_loop", "_text", "_validation", "errors"},
     "report": {
         *("", "_deferred", "_extras", "_text", "_validation", "batch"),
         "web",  # the live page sends server-sent events
@@ -100,7 +105,19 @@ ROOMS: dict[str, set[str]] = {
 # For the annotations of type checkers only, errors name the models that they carry.
 TYPES_ONLY = {("errors", "models")}
 
-PUBLIC_ROOMS = ("batch", "durable", "engines", "report", "web", "testing", "tracing", "prometheus", "cli", "__main__")
+PUBLIC_ROOMS = (
+    "batch",
+    "durable",
+    "chat",
+    "engines",
+    "report",
+    "web",
+    "testing",
+    "tracing",
+    "prometheus",
+    "cli",
+    "__main__",
+)
 """What the package's own import does not load."""
 
 MOST_LINES_OF_CODE, MOST_LINES = 300, 500
@@ -122,7 +139,7 @@ IMPORTERS = {
     "click": {"cli"},
     "jinja2": {"report.html"},  # imported when a page is written: the other formats need no extra
     "platformdirs": {"cli._input.own_journals"},
-    "rich": {"cli._output.screen", "cli._output.columns"},
+    "rich": {"cli._output.screen", "cli._output.live", "cli._output.columns"},
     "pydantic_core": {"_job_json"},  # imported when Pydantic asks for a schema: no dependency
     "opentelemetry": {"tracing"},
     "prometheus_client": {"prometheus"},
@@ -137,8 +154,8 @@ WITHIN_THE_PACKAGE = {
         "JournalReason",
         "NotSentReason",
         "ProtocolReason",
-        *("caused_by", "describe", "is_busy", "log_description", "log_text", "may_be_under_way", "may_pass"),
-        "refuses_key",
+        *("describe", "is_busy", "log_description", "log_text"),
+        *("LASTING_SERVER_STATUSES", "SERVER_STATUSES"),
     },
     "batch.states": {
         *("ABANDON", "CORRECT", "CREATED", "CREATED_BY_KEY", "DOUBT", "END", "GONE", "HOLD", "NOTE", "REJECT"),

@@ -10,6 +10,7 @@ import tenacity
 from attrs import field, frozen
 from yarl import URL
 
+from agentjobs_async._errors import caused_by, may_be_under_way, refuses_key
 from agentjobs_async._http.api_key import ApiKey
 from agentjobs_async._http.credentials import MOST_KEYS
 from agentjobs_async._http.progress import Progress
@@ -30,10 +31,7 @@ from agentjobs_async.errors import (
     RateLimitedError,
     ResponseError,
     ServerError,
-    caused_by,
     log_text,
-    may_be_under_way,
-    refuses_key,
 )
 from agentjobs_async.models import AgentJob, JobRef, with_label
 from agentjobs_async.telemetry.left_jobs import report_left

@@ -6,10 +6,11 @@ from typing import Protocol, TypeVar
 from attrs import evolve
 
 from agentjobs_async._documents import DocumentReader
+from agentjobs_async._errors import caused_by
 from agentjobs_async._polling.wait_state import Answer
 from agentjobs_async._text import shown_name
 from agentjobs_async._validation import has_surrogates
-from agentjobs_async.errors import AgentJobsError, InvalidInputError, ProtocolError, caused_by
+from agentjobs_async.errors import AgentJobsError, InvalidInputError, ProtocolError
 from agentjobs_async.models import AgentJob, JobRef, Seen, with_label
 
 GetJob = Callable[[JobRef], Awaitable[AgentJob | Mapping[str, object]]]

@@ -5,6 +5,7 @@ from typing import Final
 
 from attrs import evolve
 
+from agentjobs_async._errors import may_pass
 from agentjobs_async._text import shown_name, shown_status
 from agentjobs_async.errors import (
     InvalidInputError,
@@ -13,7 +14,6 @@ from agentjobs_async.errors import (
     ResponseError,
     TransportError,
     WaitTimeoutError,
-    may_pass,
 )
 from agentjobs_async.models import TERMINAL, AgentJob, JobRef, Seen
 from agentjobs_async.policy import PollPolicy, accepts, created_by, delay_of, learn_methods

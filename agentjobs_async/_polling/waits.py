@@ -72,25 +72,25 @@ class Waits(Generic[JobLike]):
     ) -> AgentJob:
         """Return the job once it is completed, archived or failed. `failed` is a result, not an exception.
 
-        Cancelling the wait leaves at once; the job itself continues remotely.
+        Cancelling the wait returns at once; the job itself continues remotely.
 
         Args:
             job: An `AgentJob`, a `JobRef`, or on a session a bare id of its default project. An `AgentJob` that has
                 ended is returned without a poll.
             timeout: Seconds above 0; `None` waits for ever.
-            on_update: A plain function, called with the job at first sight and at each change (of what is not only in
-                `raw`), the last included, in the context of this call. The first error that it raises is logged; none
-                ends the wait.
+            on_update: A plain function, called with the job when it is first seen and at each change, the last one
+                included, in the context of this call. What changes in `raw` alone is no change. Errors that it raises
+                do not end the wait; the first one is logged.
 
         Raises:
             InvalidInputError: An argument is invalid, before any poll; `policy.wait` returned an invalid delay; or
                 your own `get_job` returned neither an `AgentJob` nor a mapping, or a job of another ref.
             WaitTimeoutError: `timeout` seconds have passed.
-            ProtocolError: No poll of the waits under way has shown the job, and `policy.max_bad_answers` responses in a
-                row were unusable; or one has, and they have lasted for `policy.answer_grace` seconds.
+            ProtocolError: Responses were unusable: `policy.max_bad_answers` in a row before a poll of the waits under
+                way had shown the job, or for `policy.answer_grace` seconds after that.
             NotFoundError: 410, or a 404 for longer than `policy.not_found_grace` and `policy.answer_grace` allow.
-            AuthError, RejectedError, ServerError: The server refused the read; where a poll of the waits under way
-                had shown the job, it has gone on refusing for `policy.answer_grace` seconds.
+            AuthError, RejectedError, ServerError: The server refused the read: at once before a poll of the waits under
+                way had shown the job, or for `policy.answer_grace` seconds after that.
             SessionClosedError: Closed before or during the wait, or bound to another event loop.
             Exception: What the caller's own `get_job` raised, unchanged, when `policy.retry` does not accept it.
         """
@@ -124,9 +124,9 @@ class Waits(Generic[JobLike]):
         """Return an async context manager over the results, in the order in which the jobs end; failures are values.
 
         Args:
-            jobs: An iterable or async iterable. One of known length, such as a list, is read at once; any other, which
-                may be endless, at most 1,000 jobs ahead of the results read. What it raises comes out of the
-                iteration. A job given twice has two results.
+            jobs: An iterable or async iterable. One of known length, such as a list, is read at once. Any other may be
+                endless, and is read at most 1,000 jobs ahead of the results that were read. What it raises comes out of
+                the iteration. A job that is given twice has two results.
             timeout: Seconds for each job, from when it is read; above 0; `None` waits for ever.
 
         Raises:
@@ -142,10 +142,14 @@ class Waits(Generic[JobLike]):
     ) -> AbstractAsyncContextManager[AsyncIterator[AgentJob]]:
         """Return an async context manager over the job's state now, and then each change until its end.
 
-        A slow reader gets the newest state, no backlog. An error of the wait comes out of the iteration; its
-        `WaitTimeoutError` is a `TimeoutError`, so tell it apart from that of an `asyncio.timeout` around the iteration.
-        `anext` may be cancelled: no change is lost. `timeout` is the seconds from entering the block, above 0; `None`
-        waits for ever.
+        A slow reader gets the newest state, and no backlog. `anext` may be cancelled: no change is lost.
+
+        The iteration raises what `wait_for_job` raises. Its `WaitTimeoutError` is a `TimeoutError`, as that of an
+        `asyncio.timeout` around the iteration is: catch the first by its own name.
+
+        Args:
+            job: As of `wait_for_job`.
+            timeout: Seconds from entering the block, above 0; `None` waits for ever.
 
         Raises:
             InvalidInputError: An argument is invalid.
@@ -159,8 +163,8 @@ class Waits(Generic[JobLike]):
         """Poll the job once, soon, however often this is called: for a webhook that reports a change.
 
         Returns:
-            Whether a wait here was told; false, without any effect, for a job that no caller waits for here: it has
-            ended, or another process waits for it.
+            Whether somebody waits for the job here. If not, the call has no effect: the job has ended, or another
+            process waits for it.
 
         Raises:
             InvalidInputError: An argument is invalid.
@@ -180,7 +184,9 @@ class Waits(Generic[JobLike]):
             self._lazy_scheduler.wake()
 
     def stats(self) -> TrackerStats:
-        """Return the present figures of all waits and polls. It binds to no event loop, and looks at each watched job.
+        """Return how many jobs are watched and polled at this moment.
+
+        It looks at each watched job, and binds to no event loop.
 
         Raises:
             SessionClosedError: Closed, or bound to another event loop.
@@ -201,8 +207,8 @@ class Waits(Generic[JobLike]):
         job that is neither waited for nor given as an `AgentJob` is read once.
 
         Returns:
-            Seconds from now, 0.0 for a job that has ended; `None` when the waits do not learn, fewer than 20 durations
-            are known, or nothing says how old the job is.
+            Seconds from now; 0.0 for a job that has ended. `None` if the waits do not learn, fewer than 20 durations
+            are known, nothing says how old the job is, or it is older than all jobs before it.
 
         Raises:
             InvalidInputError: `job` is invalid.
@@ -249,24 +255,25 @@ class Waits(Generic[JobLike]):
         return True
 
     async def drain(self, grace: float = 10.0) -> tuple[JobRef, ...]:
-        """Shut down: refuse new calls, end all that waits, let creates have their answers, close, see these recorded.
+        """Shut down: wait for the answers to creates under way and for their records, end all else, and close.
 
-        New creates and waits raise a `SessionClosedError`, and all that waits ends with it at once: waits, reads, what
-        comes from `as_completed`, creates that a Retry-After holds back, batches, workers and durable jobs. The jobs
-        continue, and can be waited for again by their tokens. Idempotent; called twice, the shorter grace applies.
-        `aclose` meanwhile closes at once. Where this call is cancelled, nothing new is begun all the same, and creates
-        under way continue until `aclose`.
+        1. New creates and waits raise a `SessionClosedError`. All that waits ends with it at once: waits, reads, what
+           comes from `as_completed`, creates that a Retry-After holds back, batches, workers and durable jobs. The jobs
+           continue, and can be waited for again by their tokens.
+        2. Creates under way get `grace` seconds for their answers. Then the session closes.
+        3. The answers are recorded: in the journals of batches, workers and durable jobs, and in blocks of `recording`.
+           This call waits for that, up to 10 s beyond the grace. Each job that is not recorded by then is logged with
+           its token.
 
-        It returns when the answers to creates are in the journals of batches, workers and durable jobs, and the blocks
-        of `recording` have been left; or when the grace and 10 s more are over. Each job that is not recorded by then
-        is logged with its token.
+        Idempotent; called twice, the shorter grace applies. `aclose` meanwhile closes at once. If this call is
+        cancelled, nothing new is begun, and creates under way continue until `aclose`.
 
         Args:
-            grace: Seconds from 0 on for which creates under way may wait for their answers. After them they end as by
-                `aclose`: as unknown where their first byte has left.
+            grace: Seconds, at least 0, for which creates under way may wait for their answers. Then they end as by
+                `aclose`: as unknown if their first byte has left.
 
         Returns:
-            The jobs that are not recorded: none, or else end the process with an exit code that says so, such as 4.
+            The jobs that are not recorded. If there are any, end the process with an exit code that says so, such as 4.
 
         Raises:
             InvalidInputError: `grace` is not a finite number from 0 on.

@@ -33,6 +33,11 @@ class End:
     decided_by: str
     is_least: bool = False
 
+    @property
+    def decision(self) -> str:
+        """What decides it, as the option of the limit: `--create-rate 100/h decides`."""
+        return f"--{self.decided_by.replace('_', '-')} decides"
+
 
 async def recent_durations(store: Store) -> list[float]:
     """Return how many seconds jobs took that ended of late, the newest first.

@@ -1,18 +1,23 @@
-"""A journal seen from outside: the processes that work on it, and whether they see its active jobs."""
+"""A journal seen from outside: the processes that work on it, whether they see its active jobs, and when it ends."""
 
 import asyncio
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from attrs import frozen
 
 from agentjobs_async.batch._database.file_lock import is_owned
+from agentjobs_async.batch._estimates import Durations, End, end_of, recent_durations
 from agentjobs_async.batch._store import measures
+from agentjobs_async.batch._store.queries import Query
 from agentjobs_async.batch._store.seen import active_silence, silence
 from agentjobs_async.batch.journal import Journal
-from agentjobs_async.batch.limits import Rate
+from agentjobs_async.batch.limits import Limits, Rate
+from agentjobs_async.batch.states import State
 
+_MOST_ACTIVE: Final = 200  # rows, the oldest: when one of them ends is estimated by its age
 _SEEN_SECONDS: Final = 180.0  # since a job was seen: that is recorded each minute; after this time, no process polls it
 
 
@@ -33,15 +38,33 @@ class OwnerState:
     is_dead: bool
 
 
+@frozen
+class Outlook:
+    """What a journal shows of its end to a process that does not work on it.
+
+    Attributes:
+        end: When all of its items have ended; `None` while that is not known.
+        usual: The seconds that half of the jobs took at most, and nine of ten; `None` before one has ended.
+        unseen_seconds: Seconds since any active job was seen; `None` if so few that a process may poll them.
+    """
+
+    end: End | None = None
+    usual: tuple[float, float] | None = None
+    unseen_seconds: float | None = None
+
+
 async def owners_of(journal: Journal) -> list[OwnerState] | None:
     """Return the owners of a journal, live and dead; for a file, which names none, `None` while it has one, else `[]`.
+
+    A file that this process has opened to write it has one while a run, a worker or durable jobs use it here.
 
     Raises:
         JournalError: The journal can't be read.
     """
     store, opened = journal.store, journal._opened
     if isinstance(opened.location, Path):
-        return None if await asyncio.to_thread(is_owned, opened.location) else []
+        is_used = await (asyncio.to_thread(is_owned, opened.location) if journal.read_only else opened.is_used())
+        return None if is_used else []
     patience = opened.owner_timeout
     active = await measures.active_counts(store)
     return [
@@ -74,3 +97,51 @@ async def unseen_for(journal: Journal) -> float | None:
     """
     seconds = await active_silence(journal.store)
     return seconds if seconds is not None and seconds >= _SEEN_SECONDS else None
+
+
+async def outlook_of(journal: Journal, counts: Mapping[State, int]) -> Outlook:
+    """Return when a journal will have ended on which other processes work, as far as it shows that.
+
+    Args:
+        journal: The open journal.
+        counts: How many of its items are in each state.
+
+    Raises:
+        JournalError: The journal can't be read.
+    """
+    durations = Durations()
+    durations.replace(await recent_durations(journal.store))
+    usual, unseen_seconds = durations.usual, await unseen_for(journal)
+    if unseen_seconds is not None:
+        return Outlook(usual=usual, unseen_seconds=unseen_seconds)
+    limits = await journal.limits()
+    is_known = counts[State.ACTIVE] or await was_seen(journal, limits.create_rate)
+    return Outlook(await _end(journal, limits, usual, counts) if is_known else None, usual)
+
+
+async def _end(
+    journal: Journal, limits: Limits, usual: tuple[float, float] | None, counts: Mapping[State, int]
+) -> End | None:
+    """Return when all items will have ended, by the ages of the oldest jobs; the others count as begun just now."""
+    now = time.time()
+    rows = await journal.store.select(Query(states={State.ACTIVE}, size=_MOST_ACTIVE))
+    ages = [max(now - (row.created_at or row.updated_at).timestamp(), 0.0) for row in rows]
+    younger = counts[State.ACTIVE] + counts[State.SENDING] - len(ages)
+    return end_of(
+        to_create=counts[State.PLANNED],
+        queue=await longest_queue(journal, limits, counts),
+        ages=[*ages, *[0.0] * max(younger, 0)],
+        limits=limits,
+        usual=usual,
+    )
+
+
+async def longest_queue(journal: Journal, limits: Limits, counts: Mapping[State, int]) -> int:
+    """Return how many planned items share one limit of the rate.
+
+    Raises:
+        JournalError: The journal can't be read.
+    """
+    if limits.create_rate is None or limits.create_rate.scope == "all":
+        return counts[State.PLANNED]
+    return max((rows for *_, rows in await measures.planned_projects(journal.store, Query())), default=0)

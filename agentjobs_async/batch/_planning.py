@@ -168,10 +168,11 @@ async def retry_row(store: Store, row: JournalRow) -> None:
     """
     if row.state not in RETRIED_BY_KEY:
         raise InvalidInputError(
-            f"{row.key} is {row.state}: only what failed, was archived, rejected or abandoned is tried again"
+            f"{row.key} is {row.state}: only what failed, was archived, rejected or abandoned is tried again",
+            reason="wrong_state",
         )
     if not await retry_found(store, [row]):
-        raise InvalidInputError(f"{row.key} has changed meanwhile")
+        raise InvalidInputError(f"{row.key} has changed meanwhile", reason="wrong_state")
 
 
 def _retried(where: Where) -> Where:

@@ -30,16 +30,16 @@ _TRY: Final = re.compile(r"(?<=.)#\d+\Z")  # what the key of a retry may have be
 
 @frozen
 class BatchItem:
-    """One prompt of a batch. Nothing is checked here: a batch gives an invalid item a result of its own.
+    """One prompt of a batch. Nothing is checked here: a run gives a `rejected` result for an invalid item.
 
     Attributes:
-        key: Your own name for it, by which it is known again: 1 to 512 characters, no control characters.
+        key: Your own name for it, by which later runs recognize it: 1 to 512 characters, no control characters.
         prompt: What the agent is to do: text with more than white space.
-        project_id: `None` takes that of `Journal.add` or of the session, which the row of the item then names.
+        project_id: The project of its job; `None` for that of `Journal.add` or of the session, when it is planned.
         context: A JSON object of your own, of up to 16 KiB, which comes back with the item's row and result; `None` for
-            none. An item whose key has a row keeps the context of that row.
+            none. If the journal has a row of this key, the context of that row stays.
         extra: More fields of the create's JSON object, such as `{"branch": "main"}`: a JSON object of up to 16 KiB;
-            `None`, as an empty one, for none. The journal keeps it; with another extra, it is another item.
+            `None` or an empty one for none. The journal keeps it. With another extra, it is another item.
     """
 
     key: str

@@ -32,10 +32,14 @@ _MOST_NAMED: Final = 5  # items of one job: an error has room for a few
 class Journal:
     """A batch's journal in a file or on PostgreSQL.
 
-    `Journal.open` returns one, and `async with` opens and closes it. One process at a time may own a file; another gets
-    a `JournalError`. On PostgreSQL any number of processes may own it at once: each row that is being sent names its
-    owner, and becomes unknown when the heartbeats of that owner stop. A read-only journal can be open while another
-    process owns it. A journal holds the prompts, and never the API key; a file is readable to its user only.
+    `Journal.open` returns one, and `async with` opens and closes it.
+
+    One process at a time may own a file; another gets a `JournalError`. On PostgreSQL any number of processes may own
+    the journal at once: each row that is being sent names its owner, and becomes unknown when the heartbeats of that
+    owner stop. A read-only journal can be open while others own it.
+
+    A journal holds the prompts, and never the API key. Only its user can read a file.
+
     Every call raises a `JournalError` when the journal can't be read or written, and a `SessionClosedError` outside of
     the event loop in which it was opened, or in a forked child.
     """
@@ -54,19 +58,19 @@ class Journal:
     ) -> Self:
         """Return the journal of a file or a database, for `async with`, which makes it when it is missing.
 
-        Entering it raises a `JournalError` when the journal can't be used, and leaves it as it is. `.reason` is
+        Entering it raises a `JournalError` when the journal can't be used, and leaves it as it is. Its `reason` is
         `locked` (another process owns the file), `moved` (by `move_journal`; it can only be read), `corrupt` (broken,
         or no journal), `version` (another version made it), `read_only`, `full` (no room for a new one) or `io`.
 
         Args:
             location: The path of a file, or a URL such as `postgresql+psycopg://user@host/database` (needs psycopg).
                 What the URL leaves out comes from libpq's environment, such as PGPASSWORD.
-            read_only: Change nothing, and keep no owner from writing. The journal has to exist; a file, in a
-                directory that can be written, since SQLite makes files there.
+            read_only: Change nothing, and keep no owner from writing. The journal has to exist. The directory of a file
+                has to be writable, since SQLite makes files in it.
             clock: The wall clock, in seconds since the epoch; `None` takes the process's clock for a file, and the
                 server's on PostgreSQL.
-            owner_timeout: On PostgreSQL, seconds without a heartbeat after which an owner counts as dead, and
-                the rows that it was sending become unknown. Give all owners the same.
+            owner_timeout: On PostgreSQL, seconds without a heartbeat after which an owner counts as dead, and the rows
+                that it was sending become unknown. Use the same value in all processes.
 
         Raises:
             InvalidInputError: `location` can be no path, the URL is not one of PostgreSQL, or `owner_timeout` is not a
@@ -114,8 +118,8 @@ class Journal:
     async def aclose(self) -> None:
         """Wait for pending writes, then release the journal. Idempotent.
 
-        A server that does not answer is waited for up to 5 s, or 1 s where a cancellation leaves the block; writes that
-        are still pending then fail with a `JournalError` in their calls. Cancelling this call stops the waiting for a
+        A server that does not answer is waited for up to 5 s, or 1 s where a cancellation leaves the block. Writes that
+        are pending after that fail with a `JournalError` in their calls. Cancelling this call ends the wait for a
         server; a file is closed even then.
 
         Raises:
@@ -140,10 +144,10 @@ class Journal:
         return self._opened.store
 
     async def add(self, items: Iterable[BatchItem], *, project_id: str | None = None) -> InvalidItems:
-        """Plan items, so that a later run needs none; one that is there already stays as it is.
+        """Plan items, so that a later run sends them, and return those that are invalid, each with the reason.
 
-        Return the items that are invalid, each with the reason: an item can't be sent or has no project, its key is
-        that of another prompt, project or extra in the journal, or `items` has given its key before.
+        An item that is in the journal already stays as it is. An item is invalid if it can't be sent, has no project,
+        has a key that the journal has with another prompt, project or extra, or a key that `items` had before.
 
         Args:
             items: The items.
@@ -163,10 +167,9 @@ class Journal:
         return await check(self.store, items, _checked_project(project_id))
 
     async def set_limits(self, limits: Limits) -> None:
-        """Keep limits in the journal; creates under way continue.
+        """Keep limits in the journal for all later runs, except for the limits that a run is given itself.
 
-        On PostgreSQL they apply at once to all processes that work on it together. Each later run uses them, except for
-        the limits that it is given itself.
+        On PostgreSQL they hold at once for all processes that work on the journal. Creates under way continue.
         """
         await self.store.set_limits(limits)
 
@@ -185,13 +188,16 @@ class Journal:
     ) -> str | tuple[str, ...]:
         """Plan an item once more that failed, was archived, rejected or abandoned; return its key, which it keeps.
 
-        What it was is kept as an earlier try, and `rows(all_tries=True)` shows it. With `where`, plan all failed,
-        archived and rejected items that meet it, and return their keys; with `max_tries` (at least 1), only those with
-        fewer tries so far. Interrupted, it has planned some of them; the same call continues with the others.
+        What became of it before is kept as an earlier try; `rows(all_tries=True)` shows it.
+
+        With `where`, plan all failed, archived and rejected items that meet its conditions, and return their keys. With
+        `max_tries` (at least 1) as well, leave out those that have had so many tries. If the call is interrupted, it
+        has planned some of them; the same call continues with the others.
 
         Raises:
             InvalidInputError: There is no such row, or it has not ended in one of these ways; `where` names another
-                state; both or neither are given; or `max_tries` is not a whole number above 0, or is given with a key.
+                state; `key` and `where` are both given, or neither; or `max_tries` is not a whole number above 0, or is
+                given with a key.
         """
         if (key is None) == (where is None) or (key is not None and max_tries is not None):
             raise InvalidInputError("give either a key, or where=Where(...), and max_tries with where only")
@@ -204,19 +210,20 @@ class Journal:
         return key
 
     async def resolve(self, key: str, *, job_id: str | JobRef | None = None, send_again: bool = False) -> None:
-        """Settle an unknown item: by its job, where you found it, or by a new create, at the risk of a second agent.
+        """Settle an unknown item: by the job that you found, or by a new create, at the risk of a second agent.
 
-        A wrong `job_id` is corrected by the same call, until its job was seen to end.
+        Call it again to correct a wrong `job_id`. That is possible until the job was seen to end.
 
         Args:
             key: The item's key.
-            job_id: The job that you found; the next run waits for it. Its id if it belongs to the item's own project,
-                otherwise its `JobRef`, such as `JobRef.from_token("project~.job")`.
-            send_again: The next run sends the create again. A rate counts both creates.
+            job_id: The job that you found; the next run waits for it. An id stands for a job of the item's own project.
+                For a job of another one, pass its `JobRef`, such as `JobRef.from_token("project~.job")`.
+            send_again: Whether the next run sends the create again. A rate counts both creates.
 
         Raises:
-            InvalidInputError: Both or neither of `job_id` and `send_again` are given, `job_id` can't be an id or may be
-                a token or a prompt, there is no such row, or it is neither unknown nor active by an earlier `job_id`.
+            InvalidInputError: Both or neither of `job_id` and `send_again` are given; `job_id` can't be an id, or may
+                be a token or a prompt; there is no such row; or its item is neither unknown nor active by an earlier
+                `job_id`.
         """
         if (job_id is None) != send_again:
             raise InvalidInputError("give either job_id, or send_again=True")
@@ -228,7 +235,7 @@ class Journal:
         """Settle an item as `resolve` does, unless it has changed since it was read."""
         if not await settle(self.store, row, job_id):
             row = await self._row(row.key)
-            raise InvalidInputError(f"{row.key} is {row.state}: there is nothing to resolve")
+            raise InvalidInputError(f"{row.key} is {row.state}: there is nothing to resolve", reason="wrong_state")
 
     @overload
     async def abandon(self, key: str) -> None: ...
@@ -239,18 +246,22 @@ class Journal:
     async def abandon(self, key: str | None = None, *, where: Where | None = None) -> tuple[str, ...] | None:
         """Withdraw a planned item, or give up an active or unknown one that can't be settled in any other way.
 
-        A planned item is never sent then: a run that has it gives a result of outcome `abandoned` once its turn has
-        come. The job of the others can't be read any more, has a status that this version does not know, or may not
-        exist; an agent that is at work continues. The row keeps the job's id, where it has one, and its `error` says
-        that it was abandoned, and what was wrong before. Only `retry` with its key plans it again.
+        A planned item is never sent then. A run that has it gives a result of outcome `abandoned` once its turn comes.
 
-        With `where`, withdraw all planned items that meet it, and return their keys; where it names `states`, those in
-        these states: planned, active, unknown. Each is withdrawn or sent, never both. Interrupted, it has abandoned
-        some of them; the same call continues with the others.
+        Give up an active item if its job can't be read any more, or has a status that this version does not know. An
+        agent that is at work continues. The row keeps the job's id, if it has one, and its `error` says that it was
+        abandoned, and what was wrong before.
+
+        Only `retry` with its key plans the item again.
+
+        With `where`, withdraw all planned items that meet its conditions, and return their keys. If it names `states`,
+        which may be planned, active and unknown, withdraw or give up those in these states. Each item is withdrawn or
+        sent, never both. If the call is interrupted, it has abandoned some of them; the same call continues with the
+        others.
 
         Raises:
             InvalidInputError: There is no such row, or it is being sent or has ended; `where` names another state; or
-                both or neither are given.
+                `key` and `where` are both given, or neither.
         """
         if (key is None) == (where is None):
             raise InvalidInputError("give either a key, or where=Where(...)")
@@ -264,12 +275,14 @@ class Journal:
         """End an item as `abandon` does, unless its state or its job has changed since it was read."""
         if not await abandon(self.store, row):
             row = await self._row(row.key)
-            raise InvalidInputError(f"{row.key} is {row.state}: only what is planned, active or unknown is abandoned")
+            words = "only what is planned, active or unknown is abandoned"
+            raise InvalidInputError(f"{row.key} is {row.state}: {words}", reason="wrong_state")
 
     async def set_context(self, key: str, context: dict[str, Any] | None) -> None:
-        """Replace the context of an item, whatever its state; `None` for none.
+        """Replace the context of an item, whatever its state; `None` removes it.
 
-        Rows and results that are read from now on have it, the earlier tries too. The row's `updated_at` stays.
+        Rows and results that are read from now on have the new one, also those of earlier tries. The row's `updated_at`
+        does not change.
 
         Raises:
             InvalidInputError: There is no such row, or `context` can't be that of a `BatchItem`.
@@ -283,8 +296,8 @@ class Journal:
     def rows(self, state: State | str | None = None, *, where: Where | None = None, all_tries: bool = False) -> Rows:
         """Return the row of each item, or of each in one state: `async for row in journal.rows()`, or `await` a list.
 
-        With `where`, they meet its conditions as well, as in `journal.rows(where=Where(text="timed out"))`. With
-        `all_tries`, each is preceded by its earlier tries.
+        With `where`, return only rows that meet its conditions as well, as in `journal.rows(where=Where(text="timed
+        out"))`. With `all_tries`, the earlier tries of each item come before it.
 
         Raises:
             InvalidInputError: There is no such state, or the journal is not open.
@@ -317,14 +330,14 @@ class Journal:
     async def find(self, job_id: str | JobRef) -> JournalRow | None:
         """Return the row of a job, such as one that a webhook names; `None` where the journal has no such job.
 
-        An index finds it. Where an earlier try of an item had the job, that is the row of the item as it is now.
+        An index finds it. If an earlier try of an item had the job, return the row of the item as it is now.
 
         Args:
             job_id: The job's id, or its `JobRef`, such as `JobRef.from_token("project~.job")`.
 
         Raises:
-            InvalidInputError: `job_id` can't be an id, or may be a token or a prompt; or it is that of several items,
-                which are told apart by a `JobRef` where their projects differ.
+            InvalidInputError: `job_id` can't be an id, or may be a token or a prompt; or it is that of several items.
+                If their projects differ, a `JobRef` says which is meant.
         """
         job = job_id if isinstance(job_id, JobRef) else checked_bare_id(job_id)
         found = await rows_with_job(self.store, job, _MOST_NAMED)
@@ -356,7 +369,7 @@ class Journal:
 
 
 def _no_item(key: str) -> InvalidInputError:
-    return InvalidInputError(f"there is no item of the key {key!r:.200}")
+    return InvalidInputError(f"there is no item of the key {key!r:.200}", reason="no_such_key")
 
 
 def _checked_project(project_id: str | None) -> str | None:

@@ -28,10 +28,11 @@ UNITS: Final = {"d": 86_400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
 class Rate:
     """At most `count` creates in any span of `per` seconds.
 
-    Each POST counts until `per` seconds after it was answered or given up: also one that repeats a create after a 429
-    or 401, and one that an earlier run or another owner of the journal has sent. The first `count` creates go at once,
-    the others as the span moves on: `Rate(100, per=3600)` sends 100 and then none for an hour, `Rate(1, per=36)`
-    spaces as many evenly.
+    `Rate(100, per=3600)` sends 100 creates at once, and the next ones when these are an hour old. `Rate(1, per=36)`
+    sends as many in an hour, evenly spaced.
+
+    Each POST counts, until `per` seconds after it was answered or given up. That includes those that repeat a create
+    after a 429 or 401, and those of earlier runs and of other owners of the journal.
 
     Attributes:
         count: How many, up to 1,000,000,000.
@@ -76,21 +77,21 @@ _timeout: Final = validator(checked_span, optional=True)
 
 @frozen(kw_only=True)
 class Limits:
-    """How much goes on at once. A journal keeps these for all that work on it; `None` is no limit, everywhere.
+    """How much goes on at once. `None` is no limit, everywhere.
 
-    On PostgreSQL, `max_active`, `create_rate`, `unknown_for` and `polls_per_second` hold for all processes together; in
-    a file for each run, worker and durable jobs.
+    A journal keeps its limits, for all that work on it. On PostgreSQL, `max_active`, `create_rate`, `unknown_for` and
+    `polls_per_second` hold for all processes together. In a file, they hold for each run, worker and `DurableJobs` by
+    itself.
 
     Attributes:
         max_active: How many items may have an agent at work, up to 1,000,000,000.
-        max_sending: How many creates each run has under way at once: what one crash can leave unknown.
+        max_sending: How many creates each run may have under way at once. One crash leaves at most so many unknown.
         create_rate: How many creates may be sent in any span of time, of each project or of all.
-        polls_per_second: How many polls may start per second, above 0. The owners of the journal share it equally; one
-            that comes polls nothing until the others have counted it, within a quarter of the seconds after which an
-            owner counts as dead.
-        unknown_for: Seconds for which an unknown item counts as active, since its agent may be at work; 0 for not at
-            all, `None` for as long as it is unknown. For its own project it counts whole; for any other project all of
-            them together count as half of `max_active` at most, rounded down.
+        polls_per_second: How many polls may start per second, above 0. The owners of the journal share it equally. A
+            new owner polls nothing until the others have counted it: for at most a quarter of their `owner_timeout`.
+        unknown_for: Seconds for which an unknown item counts as active, since its agent may be at work. 0 means not at
+            all, `None` as long as it is unknown. In its own project, each unknown item counts. In any other project,
+            all of them together count as at most half of `max_active`, rounded down.
         timeout: Seconds that the create and the wait of an item may take together in one run.
 
     Raises:

@@ -50,24 +50,28 @@ def run_batch(
     """Return an async context manager over the results of many items, in the order in which they end.
 
     How each item ended is in the journal before its result is returned. So a later run on the same journal continues
-    where this one stopped: planned items are sent, active ones are waited for, and items that were being sent when the
-    process ended become `unknown`. Items whose rows ended in an earlier run give no result. A run gives one result of
-    an item: when you resolve it after its `unknown` result, the next run continues with it. An item that you try again
-    while a run goes on is sent, and told of, by runs that begin later.
+    where this one stopped. It sends planned items and waits for active ones. Items that were being sent when the
+    process ended become `unknown`. Items that ended in an earlier run give no result.
 
-    Whatever holds back the creates of one project does not affect the others: its rate, a 429, a 401 or 403, and an
-    outage. After a 401 or 403 the items of the project stay planned, and the run ends with the `AuthError` when nothing
-    else is left. Three unknown creates in a row without a definite answer between them are an outage: then one create
-    at a time is sent, after 1 s doubling to 60 s or as the server asks, until one is answered definitely. A create that
-    could not be sent at all pauses all creates, and is tried again. A different prompt under the key of an earlier run
-    is refused. Leaving the block cancels no remote job: creates under way get up to 10 s for their answers, and the
-    next run continues.
+    A run gives at most one result of an item. If you resolve the item after its `unknown` result, the next run
+    continues with it. If you try an item again while a run goes on, a run that begins later sends it.
 
-    A limit that is left out, or is "kept", is that of `limits`, which are those of the journal unless they are given.
-    A run changes none of the limits in the journal; on PostgreSQL those hold as well, for all processes together.
+    What holds back the creates of one project does not affect the others:
 
-    On a shared journal a run takes only what is free: it waits for items that other runs and workers have under way,
-    gives the results of its own, and takes over those of an owner that is dead.
+    - Its rate, or a 429.
+    - A 401 or 403: the items stay planned, and the run ends with the `AuthError` when nothing else is left.
+    - An outage, which is three unknown creates in a row without a definite answer between them. Then one create at a
+      time is sent, after 1 s, doubling to 60 s, or as the server asks, until one is answered definitely.
+
+    A create that could not be sent at all pauses the creates of all projects, and is tried again.
+
+    Leaving the block cancels no remote job. Creates under way get up to 10 s for their answers.
+
+    The limits are those of the journal, or `limits` if given; each single limit that is given replaces one of them. A
+    run changes none of the limits in the journal. On PostgreSQL those hold as well, for all processes together.
+
+    On a shared journal a run takes only items that are free. It waits for those that other runs and workers have under
+    way, gives the results of its own only, and takes over the items of an owner that is dead.
 
     A run learns by itself: if the journal holds the durations of at least 20 jobs of a project, the session's waits
     learn when to poll, as `wait_learned` does, during this run and after it. A session whose policy has a wait strategy
@@ -75,23 +79,24 @@ def run_batch(
 
     Args:
         session: Sends the creates and the polls. It is not closed.
-        items: Any iterable or async iterable, read one by one as there is room, and up to 1,000 ahead where projects
-            are held back; empty to continue with the journal's rows.
+        items: Any iterable or async iterable; empty to continue with the journal's rows. It is read one by one as there
+            is room, and up to 1,000 items ahead where projects are held back. An item whose key an earlier run had with
+            another prompt, project or extra is refused.
         journal: An open one, not read-only.
         limits: The limits of this run; "kept" takes those that the journal keeps.
-        max_active: As of `Limits`, and how many results may wait to be taken. Each project may have as many items that
-            wait for their creates.
+        max_active: As of `Limits`. As many results may wait to be read, and in each project as many items for their
+            creates.
         max_sending: As of `Limits`.
         create_rate: As of `Limits`; the creates of earlier runs count.
-        unknown_for: As of `Limits`, also of items of earlier runs. Settling one in the journal frees its slot for the
-            next run. Until the slots are free again, up to `max_active` plus half of it (rounded up) agents may be at
-            work.
+        unknown_for: As of `Limits`; it holds for items of earlier runs, too. If you settle one in the journal, the next
+            run has its slot. Since unknown items take at most half of another project's slots, up to `max_active` plus
+            half of it (rounded up) agents may be at work until these slots are free again.
         timeout: As of `Limits`. Time spent waiting for the rate or a pause does not count.
         max_failures: Start no more items once this many have failed, been rejected or become unknown; `None` for no
             bound.
         limit: How many items without a job may begin; `None` for no bound.
-        other_service: Whether the journal is to belong to the session's service from now on, where an earlier run used
-            another one. Otherwise that is refused: jobs are known to the service alone that created them.
+        other_service: Whether the journal belongs to the session's service from now on, although an earlier run used
+            another one. If false, such a session is refused, since a service knows only the jobs that it created.
 
     Raises:
         InvalidInputError: An argument is invalid; the message says what is valid.
@@ -141,8 +146,9 @@ class RunSettings:
 class Batch(AsyncIterator[BatchResult]):
     """The results of a run as they come; an async context manager that is its own iterator.
 
-    The iteration raises what ends the whole run: a `JournalError` or a `SessionClosedError`; an `AuthError` when only
-    projects are left whose creates the server refuses; and, last of all, what the iterator of the items raises.
+    The iteration raises what ends the whole run: a `JournalError`; a `SessionClosedError`; a `NotSentError` if the
+    server's certificate is not trusted or the proxy refuses; an `AuthError` when only projects are left whose creates
+    the server refuses; and, last of all, what the iterator of the items raises.
     """
 
     def __init__(self, session: AgentJobsSession, items: Items, journal: Journal, how: RunSettings) -> None:
@@ -209,7 +215,7 @@ class Batch(AsyncIterator[BatchResult]):
             del result  # the error's traceback holds this frame, which must not hold the error
 
     async def aclose(self) -> None:
-        """Start no more items, wait up to 10 s for the answers of creates under way, and leave the rest to another run.
+        """Start no more items, and wait up to 10 s for the answers to creates under way; a later run does the rest.
 
         Raises:
             JournalError: The journal could not record jobs that were created, and the iteration has not raised it.
@@ -232,7 +238,7 @@ class Batch(AsyncIterator[BatchResult]):
             self._results.put_nowait(None)
 
     def stats(self) -> BatchStats:
-        """Return a snapshot.
+        """Return how far the run is at this moment.
 
         Raises:
             InvalidInputError: The batch does not run yet.

@@ -6,7 +6,19 @@ from typing import Any, Final
 
 from attrs import frozen
 
-__all__ = ["ENDED", "FAILED", "MOVES", "OPEN", "RETRIED", "RETRIED_BY_KEY", "Move", "State", "open_in", "origins"]
+__all__ = [
+    "ENDED",
+    "FAILED",
+    "MOVES",
+    "OPEN",
+    "RETRIED",
+    "RETRIED_BY_KEY",
+    "WITHOUT_ERROR",
+    "Move",
+    "State",
+    "open_in",
+    "origins",
+]
 
 
 class State(StrEnum):
@@ -51,6 +63,11 @@ class State(StrEnum):
 
 
 _JOB_ENDS: Final = (State.COMPLETED, State.FAILED, State.ARCHIVED)
+WITHOUT_ERROR: Final[Mapping[str, str]] = {
+    State.FAILED: "the agent failed",
+    State.ARCHIVED: "the job was archived",
+}
+"""Why an item has no result where nothing but its job's own end says so, by its state."""
 FAILED: Final = (State.FAILED, State.REJECTED)
 """Ends without a job that did its work."""
 ENDED: Final = frozenset({*_JOB_ENDS, State.REJECTED, State.UNKNOWN, State.ABANDONED})

@@ -36,13 +36,13 @@ class Where:
     """Which rows of a journal are meant: those that meet every condition that is not `None`.
 
     Attributes:
-        states: They are in one of these states, given by their names or as `State`.
-        project: They belong to this project.
-        text: It occurs in key, prompt or error (same case).
-        older_than: They were changed last more than this many seconds ago, by the journal's clock.
-        key: It is the one with this key.
-        prefix: Their keys begin with this text (same case), which has no wildcards: `Where(prefix="chat-7/")`. As those
-            of a `key`, they are found by an index, however many others the journal has.
+        states: Those in one of these states, given by their names or as `State`.
+        project: Those of this project.
+        text: Those with this text in their key, prompt or error (same case). Each row is read.
+        older_than: Those that were changed last more than this many seconds ago, by the journal's clock.
+        key: The one with this key, found by an index.
+        prefix: Those whose keys begin with this text (same case), found by an index: `Where(prefix="chat-7/")`. There
+            are no wildcards.
 
     Raises:
         InvalidInputError: There is no such state, `project` is no id of 1 to 512 characters, `text` is blank,

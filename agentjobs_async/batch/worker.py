@@ -34,18 +34,18 @@ _LEAST_GRACE_SECONDS: Final = 0.5  # for answers that are there already
 class BatchWorker:
     """Run items of a journal to their ends, any number of sets at once, through one session.
 
-    It serves an engine that hands out work at least once: a set that is run again, or twice at a time, in this process
-    or another one, does no harm, since only the owner of a row's claim sends it. The journal's `Limits` bound how
-    many items are active and how many creates are sent. Use it as `async with`.
+    It is for an engine that hands out sets of keys, each at least once. A set may be run again, or twice at the same
+    time, in this process or another one: each item is still sent once, by the owner of its claim. The journal's
+    `Limits` bound how many items are active and how many creates are sent. Use it as `async with`.
 
     Args:
         session: Sends the creates and the polls. It is not closed.
         journal: An open one, not read-only.
         limits: The limits of this worker; "kept" takes those that the journal keeps.
-        max_sending: As of `Limits`: what the death of this process can leave unknown.
+        max_sending: As of `Limits`: as many items can be unknown if this process dies.
         timeout: As of `Limits`, for one run of a set.
-        on_result: A plain function that is called with each result; the first exception that it raises is
-            logged, and none has another effect.
+        on_result: A plain function that is called with each result. Exceptions that it raises have no effect; the first
+            one is logged.
         other_service: As in `run_batch`.
 
     Raises:
@@ -95,11 +95,11 @@ class BatchWorker:
             await self.aclose()
 
     def start_closing(self) -> None:
-        """Count the 10 s of `aclose` from now: for an engine that has something else to end first."""
+        """Start the 10 s of `aclose` now: for an engine that has something else to end first."""
         self._close_by = min(self._close_by, asyncio.get_running_loop().time() + GRACE_SECONDS)
 
     async def aclose(self) -> None:
-        """Start no more items, wait up to 10 s for the answers of creates under way, and leave the rest to others.
+        """Start no more items, and wait up to 10 s for the answers to creates under way; other workers do the rest.
 
         A database that does not answer gets 3 s more. The 10 s count from `start_closing` if that was called before.
 
@@ -118,16 +118,16 @@ class BatchWorker:
     async def run(self, keys: Sequence[str]) -> tuple[str, ...]:
         """Run the items of some hundred keys to their ends; return the keys of those that have not ended.
 
-        Run these again later: their time ran out, another owner is sending them, or they can't be sent or read for the
-        time being. Items of a project whose creates the server refuses with 401 or 403 are among them: they stay
-        planned, the others continue, and after a minute one create tries again. Keys that the journal does not have are
-        left out. Cancelling returns at once; creates under way continue until they are answered.
+        Run these again later: their time ran out, another owner is sending them, or they can't be sent or read at
+        present. Among them are items whose creates the server refuses with 401 or 403: they stay planned, other
+        projects continue, and after a minute one create tries again. Keys that the journal does not have are left out.
+        Cancelling returns at once; creates under way continue until they are answered.
 
         Raises:
             JournalError: The journal can't be read or written.
-            AuthError: 401 or 403, when no create of this worker has ever succeeded and nothing else could go: no item
-                of another project is under way or planned in the journal. Nothing more is sent after this error or one
-                of the next two.
+            AuthError: 401 or 403, if no create of this worker has ever succeeded, and no item of another project is
+                under way or planned in the journal. After this error or one of the next two, this worker sends nothing
+                more.
             NotSentError: The server's certificate is not trusted, or the proxy refuses.
             SessionClosedError: The session was closed or drained.
             InvalidInputError: The worker is not open, or one of the keys can be no key.
@@ -170,10 +170,10 @@ class BatchWorker:
         return await self._session._shutdown.begun()
 
     def stats(self) -> BatchStats:
-        """Return a snapshot; all of it is 0 before the worker is open.
+        """Return how things stand at this moment; all numbers are 0 before the worker is open.
 
-        It knows the items that it was handed, not those that it or another worker will be: `planned`, `total`,
-        `ends_in` and `decided_by` are `None`. `Journal.counts` has the whole.
+        A worker knows only the items that it was handed so far. So `planned`, `total`, `ends_in` and `decided_by` are
+        `None`; `Journal.counts` counts all items.
         """
         return BatchStats(0, 0, None, {}, stopped=False) if self._item_tasks is None else self._item_tasks.stats(None)
 

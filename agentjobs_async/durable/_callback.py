@@ -6,10 +6,28 @@ from collections.abc import Callable
 from inspect import isawaitable, signature
 from typing import Final
 
+from attrs import frozen
+
 from agentjobs_async import AgentJob, InvalidInputError
+from agentjobs_async._text import error_text
+from agentjobs_async.durable.delivery import RetryLater, Undeliverable
 from agentjobs_async.durable.entry import DurableEntry
 
+_MOST_TEXT_BYTES: Final = 500  # of the words of an error of the caller's own
 _logger: Final = logging.getLogger("agentjobs_async.durable")
+
+
+@frozen
+class Called:
+    """How a call of a callback ended.
+
+    Attributes:
+        is_done: Whether it has returned, or what it had to tell can never be delivered.
+        again_in: The seconds after which it wants to be called again; `None` where it named none.
+    """
+
+    is_done: bool
+    again_in: float | None = None
 
 
 class Callback:
@@ -32,8 +50,8 @@ class Callback:
         self._function = function
         self._logged: set[type[BaseException]] = set()
 
-    async def __call__(self, entry: DurableEntry, found: AgentJob | Exception) -> bool:
-        """Call the function; return whether it has returned. The first error of each type that it raises is logged.
+    async def __call__(self, entry: DurableEntry, found: AgentJob | Exception) -> Called:
+        """Call the function, and return how that ended. The first error of each type that it raises is logged.
 
         One that has swallowed the cancellation of its task has not returned in time.
         """
@@ -43,6 +61,11 @@ class Callback:
                 await result
         except (KeyboardInterrupt, SystemExit):
             raise
+        except RetryLater as later:
+            return Called(is_done=False, again_in=_pause_of(later))
+        except Undeliverable as error:
+            why = error_text(error, _MOST_TEXT_BYTES)
+            _logger.warning("%s of %r can't be delivered, and is not called again: %s", self._name, entry.key, why)
         except BaseException as error:
             if isinstance(error, asyncio.CancelledError) and _is_cancelled():
                 raise  # any other cancellation is the function's own error
@@ -55,8 +78,16 @@ class Callback:
                     entry.key,
                     exc_info=error,
                 )
-            return False
-        return not _is_cancelled()
+            return Called(is_done=False)
+        return Called(is_done=not _is_cancelled())
+
+
+def _pause_of(later: RetryLater) -> float | None:
+    """Return the seconds that an error names; `None` where one of a subclass names none that are valid."""
+    try:
+        return RetryLater(getattr(later, "seconds", None)).seconds  # type: ignore[arg-type]  # it checks them
+    except InvalidInputError:
+        return None
 
 
 def _is_cancelled() -> bool:

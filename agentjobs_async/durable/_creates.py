@@ -12,7 +12,7 @@ from agentjobs_async.batch._run.context import Phase, RunningItem
 from agentjobs_async.batch._run.item_create import ItemCreate
 from agentjobs_async.batch._run.repeats import rows_to_repeat
 from agentjobs_async.batch._run.tasks import ItemTasks
-from agentjobs_async.batch._store.owning import settle_claims
+from agentjobs_async.batch._store.owning import has_owner, settle_claims
 from agentjobs_async.batch._store.queries import Query
 from agentjobs_async.batch._store.store import NOBODY
 from agentjobs_async.durable._following import Following
@@ -66,6 +66,22 @@ class Creates:
         numbers = [row.number for row in rows]
         found = await rows_to_repeat(self._item_tasks.context, Query(numbers=numbers)) if numbers else []
         return {row.number for row in found}
+
+    async def left_in_doubt(self) -> list[JournalRow]:
+        """Return some hundred rows that nobody follows, and whose unknown creates may be repeated."""
+        found = await rows_to_repeat(self._item_tasks.context, Query(is_followed=True, has_follower=False))
+        return [row for row in found if not await self._following.rows.is_given_up(row.key)]
+
+    async def is_repeated(self, key: str) -> bool:
+        """Return whether a create is under way here, or another process has that of an unknown row to repeat."""
+        return key in self._under_way or await has_owner(self._item_tasks.context.records.store, key)
+
+    async def may_be_repeated(self, key: str) -> bool:
+        """Return whether a process may still take an unknown create to repeat it, or its row has moved on."""
+        if await self._following.rows.is_given_up(key):
+            return False
+        row = (await self._item_tasks.context.records.store.rows_of([key]))[key]
+        return row.state is not State.UNKNOWN or row.number in await self.repeatable([row])
 
     def cease(self, key: str) -> None:
         """Repeat the create of a row no more; one that is under way continues until it is answered."""

@@ -22,7 +22,7 @@ from agentjobs_async.batch._run.records import Records
 from agentjobs_async.batch._store.durable_rows import DurableRows
 from agentjobs_async.batch._store.tries import refusal
 from agentjobs_async.batch.states import ENDED
-from agentjobs_async.durable._callback import Callback
+from agentjobs_async.durable._callback import Callback, Called
 from agentjobs_async.durable.entry import DurableEntry, end_of_row, entry_of, ref_of_row
 from agentjobs_async.errors import log_text
 from agentjobs_async.telemetry.links import resumed_from
@@ -96,7 +96,7 @@ class Following:
     least_gap: float
     _context: Any = field(factory=copy_context, init=False)
     _followed: dict[str, Followed] = field(factory=dict, init=False)
-    _calls: dict[str, asyncio.Task[bool]] = field(factory=dict, init=False)
+    _calls: dict[str, asyncio.Task[Called]] = field(factory=dict, init=False)
     """The callbacks under way, by the keys of their rows."""
     _closing: bool = field(default=False, init=False)
 
@@ -252,15 +252,17 @@ class Following:
     async def _show_held(self, followed: Followed, on_change: Callback, reason: Exception) -> None:
         """Call `on_change` once with why a create is held back, unless it may be sent by now."""
 
-        async def show(row: JournalRow) -> bool:
-            return row.state is not State.PLANNED or await on_change(entry_of(row), reason)
+        async def show(row: JournalRow) -> Called:
+            if row.state is not State.PLANNED:
+                return Called(is_done=True)
+            return await on_change(entry_of(row), reason)
 
         await self._call(followed, show)
 
-    async def _show(self, on_change: Callback, job: AgentJob, row: JournalRow) -> bool:
+    async def _show(self, on_change: Callback, job: AgentJob, row: JournalRow) -> Called:
         """Call `on_change` with a job; not where its row has moved on since, whose end is told then."""
         if row.state is not State.ACTIVE or row.job_id != job.id:
-            return True
+            return Called(is_done=True)
         return await on_change(evolve(entry_of(row), job=job), job)
 
     async def _tell_row(self, followed: Followed, row: JournalRow) -> None:
@@ -294,19 +296,21 @@ class Following:
         if self.on_end is not None:
             job = ended if isinstance(ended, AgentJob) else None
             entry = evolve(entry, job=job, error=entry.error if job else entry.error or str(ended))
-            for delay in doubling(_FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS):
-                if await self._call(followed, partial(self._tell_once, self.on_end, followed, entry, ended)):
+            delays = doubling(_FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS)
+            while True:
+                called = await self._call(followed, partial(self._tell_once, self.on_end, followed, entry, ended))
+                if called.is_done:
                     return
-                await asyncio.sleep(delay)
+                await asyncio.sleep(next(delays) if called.again_in is None else called.again_in)
 
     async def _tell_once(
         self, on_end: Callback, followed: Followed, entry: DurableEntry, ended: AgentJob | Exception, row: JournalRow
-    ) -> bool:
-        """Call `on_end`, and record that it has returned: after a crash in between, it is called once more."""
-        if not await on_end(evolve(entry, context=row.context or {}), ended):
-            return False
-        await _retried(partial(self._record_told, followed, entry))
-        return True
+    ) -> Called:
+        """Call `on_end`, and record that it is done: after a crash in between, it is called once more."""
+        called = await on_end(evolve(entry, context=row.context or {}), ended)
+        if called.is_done:
+            await _retried(partial(self._record_told, followed, entry))
+        return called
 
     async def _record_told(self, followed: Followed, told: DurableEntry) -> None:
         """Record that `on_end` has returned."""
@@ -318,8 +322,8 @@ class Following:
             if not self._closing:  # else the next start tells it once more
                 raise
 
-    async def _call(self, followed: Followed, call: Callable[[JournalRow], Coroutine[Any, Any, bool]]) -> bool:
-        """Return what the call of a callback returns; it continues where its row is left, and does not begin then."""
+    async def _call(self, followed: Followed, call: Callable[[JournalRow], Coroutine[Any, Any, Called]]) -> Called:
+        """Return how the call of a callback ended; it continues where its row is left, and does not begin then."""
         await self._last_call(followed.key)  # of an older end: it must not overtake this one
         # Again until the journal can be read: who has unfollowed the row may be sure that no callback begins.
         row = await _retried(partial(self.rows.followed, followed.key))
@@ -327,11 +331,11 @@ class Following:
             await _retried(partial(self.rows.leave_to_poll, [followed.key]))
             self.leave(followed.key)
             await asyncio.sleep(0)  # in which this task is cancelled
-            return False
+            return Called(is_done=False)
 
-        async def called() -> bool:
+        async def called() -> Called:
             # The row may have been left between the start of this task and its first step.
-            return not followed.left and await call(row)
+            return Called(is_done=False) if followed.left else await call(row)
 
         # Never an eager task, as above.
         task = self._calls[followed.key] = asyncio.Task(called(), context=self._context.copy())

@@ -109,6 +109,9 @@ class Noticing:
             for row in await self._rows.leave_to_tell():
                 self._creates.withdraw(row)
                 self._following.leave(row.key)
+            # Nobody may have an `on_end`. A repetition is owned by who sends it, and followed once it has a job.
+            for row in await self._creates.left_in_doubt():
+                self._creates.begin(row)
 
     async def _send_unattended(self) -> None:
         """Send what is planned and has no create under way: one may have been ending as its row was planned again."""

@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import Iterator
 from typing import Final
 
-from agentjobs_async import AgentJobsSession, InvalidInputError, SessionClosedError
+from agentjobs_async import AgentJobsSession, InvalidInputError, SessionClosedError, UserLimitError
 from agentjobs_async._loop.cancel_scope import CancelScope
 from agentjobs_async._loop.delays import doubling
 from agentjobs_async._loop.tasks import until_done
 from agentjobs_async.batch import BatchItem, JournalRow, State
-from agentjobs_async.batch._store.durable_rows import DurableRows, Noticed
+from agentjobs_async.batch._store.durable_rows import DurableRows, Noticed, Submitted, User
 from agentjobs_async.batch._store.owning import has_owner
 from agentjobs_async.batch._store.store import Store
 from agentjobs_async.durable._creates import Creates
@@ -50,17 +50,18 @@ class Submissions:
         self._noticing = noticing
         self._under_way: set[asyncio.Task[DurableEntry]] = set()
 
-    async def submit(self, item: BatchItem, *, wait_for_create: bool) -> DurableEntry:
+    async def submit(self, item: BatchItem, user: User | None, *, wait_for_create: bool) -> DurableEntry:
         """Plan an item, and return its entry, at once or as soon as its create is answered or held back.
 
         Raises:
-            InvalidInputError: Its key is that of another prompt, project or extra.
+            InvalidInputError: Its key is that of another prompt, project, extra or user.
+            UserLimitError: Its user has as many jobs under way as allowed.
             SessionClosedError: The session or the durable jobs were closed.
             JournalError: The journal can't be written.
             AgentJobsError: What keeps the create from being sent.
         """
         # In a task of its own: a cancellation between the plan and the create would leave a row that nothing sends.
-        task = asyncio.get_running_loop().create_task(self._submit(item, wait_for_create=wait_for_create))
+        task = asyncio.get_running_loop().create_task(self._submit(item, user, wait_for_create=wait_for_create))
         self._under_way.add(task)
         task.add_done_callback(self._on_end)
         await asyncio.wait([task])
@@ -75,14 +76,9 @@ class Submissions:
             task.cancel()
         await until_done(set(self._under_way))
 
-    async def _submit(self, item: BatchItem, *, wait_for_create: bool) -> DurableEntry:
+    async def _submit(self, item: BatchItem, user: User | None, *, wait_for_create: bool) -> DurableEntry:
         """Plan an item, and return its entry, at once or as soon as its create is answered or held back."""
-        submitted = await self._rows.submit(item)
-        if submitted is None:
-            raise InvalidInputError(
-                f"{item.key!r:.200} is the key of another prompt, project or extra in the journal: use another one",
-                reason="key_taken",
-            )
+        submitted = await self._planned(item, user)
         row = submitted.row
         if submitted.is_followed and row.state is State.PLANNED:
             # No await before it: whatever moves the row from here on is noticed after this, and ends this create.
@@ -92,12 +88,30 @@ class Submissions:
         if not wait_for_create:
             return entry_of(row)
         answer = self._creates.answer_to(item.key)
-        if answer is not None and (entry := await asyncio.shield(answer)) is not None:
+        entry = None if answer is None else await asyncio.shield(answer)
+        if entry is not None:
             return entry
         row = await self._answered_elsewhere(row)
         # The create may have ended since the row was read; and it may be retried.
         newest = (await self._store.rows_of([item.key])).get(item.key)
         return entry_of(newest or row)
+
+    async def _planned(self, item: BatchItem, user: User | None) -> Submitted:
+        """Plan an item, or find its row.
+
+        Raises:
+            InvalidInputError: Its key is taken.
+            UserLimitError: Its key is not known, and its user has as many jobs as allowed.
+        """
+        submitted = await self._rows.submit(item, user)
+        if submitted is None and user is not None and user.most_open is not None:
+            if not await self._store.rows_of([item.key]):
+                raise UserLimitError(user.most_open)
+            submitted = await self._rows.submit(item, user)  # it may be known only since the limit refused it
+        if submitted is None:
+            words = "is the key of another prompt, project, extra or user in the journal: use another one"
+            raise InvalidInputError(f"{item.key!r:.200} {words}", reason="key_taken")
+        return submitted
 
     def _on_end(self, task: asyncio.Task[DurableEntry]) -> None:
         self._under_way.discard(task)

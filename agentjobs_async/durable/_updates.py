@@ -82,7 +82,8 @@ class EntryUpdates:
             row = (await self._journal.store.rows_of([reader.key])).get(reader.key)
             self._check_open()
             if row is None:
-                raise InvalidInputError(f"{reader.key!r:.200} is the key of no job in the journal: submit it first")
+                words = "is the key of no job in the journal: submit it first"
+                raise InvalidInputError(f"{reader.key!r:.200} {words}", reason="no_such_key")
             # What is committed from the reading on changes the stamp, since that of the last look is older.
             reader.show(row)
             self._readers.setdefault(reader.key, set()).add(reader)

@@ -13,6 +13,7 @@ from agentjobs_async import AgentJob, AgentJobsError, CreateOutcome, CreateOutco
 from agentjobs_async.batch import JournalRow, State
 from agentjobs_async.batch._failures import abandonment
 from agentjobs_async.batch.states import ENDED
+from agentjobs_async.durable.users import own_key
 
 __all__ = ["DurableEntry", "abandoned_error", "end_of_row", "entry_of", "for_reader", "ref_of_row"]
 
@@ -81,17 +82,21 @@ class DurableEntry:
         """
         return self.state in ENDED and self.state is not State.UNKNOWN
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self, *, user: str | None = None) -> dict[str, Any]:
         """Return what any end user may see, as an object of plain JSON types, the same in every process.
 
         It has `key`, `state`, `tries`, `job` (by its `to_dict`, or `None`), `pr_link`, `planned_at`, `sent_at`,
         `created_at` and `ended_at` (in ISO 8601, or `None`), and `message`, a sentence about the state. The context,
         the extra and the error, whose words are meant for operators, are left out; so is `seen_at`, which changes while
         nothing else does.
+
+        Args:
+            user: The user for whom it is: a key that `user_key` has made for this user is the user's own key then, as
+                it was chosen. `None` leaves every key as it is.
         """
         times = {name: getattr(self, name) for name in ("planned_at", "sent_at", "created_at", "ended_at")}
         return {
-            "key": self.key,
+            "key": self.key if user is None else own_key(user, self.key),
             "state": str(self.state),
             "message": self._message(),
             "tries": self.tries,

@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from attrs import evolve
 
 from agentjobs_async import AgentJob, AgentJobsSession, InvalidInputError, JournalError
-from agentjobs_async._validation import checked_flag, checked_seconds, checked_timeout
+from agentjobs_async._validation import checked_count, checked_flag, checked_seconds, checked_timeout
 from agentjobs_async.batch import BatchItem, Journal, Rows, State, Where
 from agentjobs_async.batch._run.context import Phase
 from agentjobs_async.batch._run.kinds import DURABLE
@@ -27,8 +27,10 @@ from agentjobs_async.durable._noticing import Noticing
 from agentjobs_async.durable._notifying import Notifying
 from agentjobs_async.durable._submissions import Submissions, look_delays
 from agentjobs_async.durable._updates import EntryReader, EntryUpdates, closed_error
+from agentjobs_async.durable._waiting import end_or_doubt
 from agentjobs_async.durable.entry import DurableEntry, entry_of
 from agentjobs_async.durable.stats import DurableStats
+from agentjobs_async.durable.users import checked_user, user_id_of
 from agentjobs_async.telemetry.metrics import ItemGauges
 
 __all__ = ["DurableJobs", "OnChange", "OnEnd"]
@@ -37,6 +39,8 @@ OnChange = Callable[[DurableEntry, AgentJob | Exception], Awaitable[object] | ob
 """What `on_change` of `DurableJobs` is: a plain or an async function of an entry, and of a job or an error."""
 OnEnd = Callable[[DurableEntry, AgentJob | Exception], Awaitable[object] | object]
 """What `on_end` of `DurableJobs` is: a plain or an async function of an entry, and of the ended job or an error."""
+
+_MOST_OF_USER: Final = 1000  # few enough that the loop stands still for some milliseconds only
 
 
 class DurableJobs:
@@ -63,7 +67,8 @@ class DurableJobs:
             end is left to `on_end`, which begins once `on_change` has returned.
         on_end: Called as `on_end(entry, job_or_error)` once the end is in the journal: with the `AgentJob`; or with the
             error where the create was refused, its outcome is unknown, or the job is gone or was abandoned. It is
-            called at least once: again, after 1 s doubling to 300 s and after a restart, until it has returned. A job
+            called at least once: again, after 1 s doubling to 300 s and after a restart, until it has returned. It may
+            raise `RetryLater`, to name the time of the next call, and `Undeliverable`, so that there is none. A job
             whose outcome was unknown has a second end once `Journal.resolve` has settled it. `None` leaves each end to
             a process that has an `on_end`, at the same time or later.
         least_gap: Seconds from 0 on between two calls of `on_change` for one job.
@@ -174,6 +179,8 @@ class DurableJobs:
         project_id: str | None = None,
         context: dict[str, Any] | None = None,
         extra: dict[str, Any] | None = None,
+        user: str | None = None,
+        most_open: int | None = None,
         wait_for_create: bool = True,
     ) -> DurableEntry:
         """Create a job and follow it, or return the job that this key has already, in this process or another one.
@@ -182,11 +189,15 @@ class DurableJobs:
         take long. Cancelling this call leaves at once: once planned, the job is created and followed all the same.
 
         Args:
-            key: Your own name for the job, such as a message's id: 1 to 512 characters, no control characters.
+            key: Your own name for the job, such as a message's id: 1 to 512 characters, no control characters. What a
+                user has chosen becomes a key by `user_key`.
             prompt: What the agent is to do.
             project_id: The project; `None` for the session's.
             context: A JSON object of your own, up to 16 KiB, which every callback gets; the first one of a key is kept.
             extra: More fields of the create's JSON object, as of `BatchItem`.
+            user: Whose job it is, for `most_open` and `of_user`: the same text as of `user_key`; `None` for nobody's.
+            most_open: How many jobs of this user may be planned, being sent or active at once, this one included, in
+                all processes: at least 1; `None` for any number. A key that is known is never refused by it.
             wait_for_create: `False` returns as soon as the job is planned, so that a message or webhook can be
                 acknowledged: from then on a job is created and followed, whatever ends the process.
 
@@ -197,7 +208,9 @@ class DurableJobs:
             where that is known by now.
 
         Raises:
-            InvalidInputError: An argument is invalid, or the key is that of another prompt, project or extra.
+            InvalidInputError: An argument is invalid, or the key is that of another prompt, project, extra or user (its
+                reason is `key_taken`).
+            UserLimitError: The user has as many jobs under way as `most_open` allows; nothing was planned.
             NotSentError: The server's certificate is not trusted, or the proxy refuses; the job is sent later.
             SessionClosedError: The session or this object is closed or draining. What is planned continues at the next
                 start.
@@ -210,10 +223,11 @@ class DurableJobs:
             raise InvalidInputError("project_id is missing: pass it to submit or to the session")
         if extra is not None:  # once planned, what can't be sent would be tried for ever
             self._session._checked_extra(extra)
+        owner = checked_user(user, most_open)
         self._check_open()
         self._store.check_text("prompt", prompt)
         wait_for_create = checked_flag("wait_for_create", wait_for_create)
-        return await self._submissions.submit(item, wait_for_create=wait_for_create)
+        return await self._submissions.submit(item, owner, wait_for_create=wait_for_create)
 
     async def get(self, key: str) -> DurableEntry | None:
         """Return the entry of a key; `None` if there is none.
@@ -224,6 +238,46 @@ class DurableJobs:
         self._check_open()
         row = await self._journal.get(key)
         return None if row is None else entry_of(row)
+
+    async def of_user(self, user: str, *, last: int = 10) -> list[DurableEntry]:
+        """Return the entries of a user's last jobs, in the order of their submission, whatever their states.
+
+        Args:
+            user: The user, as given to `submit`.
+            last: How many at the most: 1 to 1000.
+
+        Raises:
+            InvalidInputError: An argument is invalid.
+            JournalError: The journal can't be read.
+        """
+        user_id = user_id_of(user)
+        checked_count("last", last, most=_MOST_OF_USER)
+        self._check_open()
+        return [entry_of(row) for row in await self._rows.last_of(user_id, last)]
+
+    async def wait(
+        self,
+        key: str,
+        *,
+        timeout: float | None = 1800.0,  # noqa: ASYNC109 - a public signature, as of all waits
+    ) -> DurableEntry:
+        """Wait for the create of a job, then for its end, and return its entry, in this process or any other one.
+
+        An entry that is `unknown` is returned as well, unless its create is going to be sent again with its key: it
+        stays so until a person settles it. Cancelling this ends nothing else.
+
+        Args:
+            key: The key of a row in the journal.
+            timeout: Seconds, above 0; `None` waits for ever.
+
+        Raises:
+            InvalidInputError: An argument is invalid; or there is no job of this key (its reason is `no_such_key`).
+            WaitTimeoutError: The timeout passed, as in `updates`. The job continues.
+            SessionClosedError: The session or this object was closed, or the session is draining.
+            JournalError: The journal can't be read.
+        """
+        async with self.updates(key, timeout=timeout) as changes:
+            return await end_or_doubt(changes, self._creates)
 
     async def active(self, where: Where | None = None) -> list[DurableEntry]:
         """Return the entries of all jobs that are followed and have not ended, in the order of their submission.
@@ -272,7 +326,9 @@ class DurableJobs:
         """Stop following a job, for good: no callback is called for it any more, and the job itself continues.
 
         Return whether it was followed. While its create is being sent, this waits for the answer. An unknown job that
-        is planned again is followed again. A callback may call this for its own job.
+        is planned again is followed again. A callback may call this for its own job. The job stays `active` in the
+        journal, since nobody polls it, and no longer counts for `most_open` of `submit`: where users are to wait for
+        its end, follow it, and note in its context that nobody is to be told.
 
         Raises:
             InvalidInputError: The job is planned: `abandon` withdraws it. Or it can be no key, as for `get`.
@@ -287,7 +343,7 @@ class DurableJobs:
                 break
             if state is State.PLANNED:
                 advice = "withdraw it by abandon, or unfollow it once it is sent"
-                raise InvalidInputError(f"{key!r:.200} is planned: {advice}")
+                raise InvalidInputError(f"{key!r:.200} is planned: {advice}", reason="wrong_state")
             if state is State.UNKNOWN:
                 self._creates.cease(key)
             await self._answered(key, next(delays))

@@ -1,12 +1,15 @@
 """Durable jobs at one moment."""
 
 from collections.abc import Mapping
+from typing import Any, Final
 
 from attrs import frozen
 
 from agentjobs_async.batch import State
 
 __all__ = ["DurableStats"]
+
+_SHOWN: Final = (State.PLANNED, State.SENDING, State.ACTIVE, State.UNKNOWN)
 
 
 @frozen
@@ -28,3 +31,16 @@ class DurableStats:
     held: int
     paused_by: Exception | None = None
     next_create: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what a health check may show to anyone, as an object of plain JSON types.
+
+        It has the counts of `planned`, `sending`, `active` and `unknown` jobs, `held`, `paused_by` (the name of the
+        error's type, or `None`) and `next_create`. No key and no text of an error is in it.
+        """
+        return {
+            **{str(state): self.counts.get(state, 0) for state in _SHOWN},
+            "held": self.held,
+            "paused_by": None if self.paused_by is None else type(self.paused_by).__name__,
+            "next_create": self.next_create,
+        }

@@ -48,8 +48,8 @@ async def submit(
 ) -> InvalidItems:
     """Plan items, hand their keys to the workers, and return the invalid items with the reason of each.
 
-    To continue a submission that was interrupted, submit the same items again: rows that exist stay as they are, and
-    items that have not ended are handed out again, which does no harm.
+    If it is interrupted, submit the same items again. Those that are planned already stay as they are; those that have
+    not ended are handed out again, which does no harm.
 
     Args:
         items: Any number of items; they are read lazily.
@@ -71,9 +71,9 @@ async def submit(
 
 
 async def defer(keys: Sequence[str], *, journal: Journal, chunk: int = 100) -> int:
-    """Hand those of the keys whose rows have not ended to the workers, and return their number.
+    """Hand items of the journal that have not ended to the workers, and return their number.
 
-    Use it for items that were just resolved or planned again.
+    Use it for items that you have just resolved or planned again, so that the workers continue them at once.
 
     Args:
         keys: Keys of the journal; unknown ones are left out.
@@ -108,29 +108,31 @@ async def run_worker(
     on_result: Callable[[BatchResult], object] | None = None,
     other_service: bool = False,
 ) -> None:
-    """Run submitted items, beside any number of other workers on other machines, until `stop` is set.
+    """Run submitted items until `stop` is set, beside any number of workers on other machines.
 
-    Each chunk that it has run is one line of the logger `agentjobs_async.engines`, at INFO: how its items ended, and
-    how many are left over, which are run again later.
+    The logger `agentjobs_async.engines` has a line at INFO for each chunk that was run: how its items ended, and how
+    many are left over, which are run again later.
 
-    When `stop` is set or the call is cancelled, no create is started, creates under way have up to 10 s for their
-    responses, and unfinished chunks are given back to the queue; all of this takes at most 30 s. If a worker dies, the
-    others take over its items; at most `max_sending` of its creates become unknown.
+    When `stop` is set or the call is cancelled, no more creates are started, creates under way get up to 10 s for their
+    responses, and unfinished chunks go back to the queue. All of this takes at most 30 s.
+
+    If a worker dies, the others take over its items. At most `max_sending` of its creates become unknown.
 
     Args:
         session: The session that creates and watches the jobs. It is not closed.
         journal: An open journal on PostgreSQL that is not read-only.
         chunks: The number of tasks of the queue that it works on at once; `submit` decides how many keys a task has.
         limits: The limits of this worker; "kept" takes those that the journal keeps.
-        max_sending: As of `Limits`: what the death of this worker can leave unknown.
+        max_sending: As of `Limits`: as many items can be unknown if this worker dies.
         timeout: As of `Limits`, in each run of an item.
         stalled_after: Seconds without a heartbeat after which the tasks of another worker are taken over.
-        polling: Seconds between two looks for new tasks, in case a notification of the database was missed; and with
-            `until_done`, between two looks whether all items have ended.
-        until_done: Whether it also returns once every item of the journal has ended, whichever worker ran it, and at
-            once where there is none. An unknown item counts as ended, unless a worker is going to repeat its create.
-            The items of durable jobs count as any others.
-        stop: Stops the worker when it is set, by the caller alone; `None` if only a cancellation stops it.
+        polling: Seconds between two looks for new tasks, in case a notification of the database was missed. With
+            `until_done`, also between two looks whether all items have ended.
+        until_done: Whether it also returns once every item of the journal has ended, whichever worker ran it; at once
+            if the journal has none. An unknown item counts as ended, unless a worker is going to repeat its create. The
+            items of durable jobs count as well.
+        stop: An event that stops the worker when you set it; the worker never sets it. `None` if only a cancellation
+            stops it.
         on_result: As of `BatchWorker`.
         other_service: As in `run_batch`.
 
@@ -164,7 +166,19 @@ async def work_off(
     until_done: bool = False,
     stop: asyncio.Event | None = None,
 ) -> None:
-    """Run submitted items by an open worker: `run_worker` for callers that read the worker's `stats` meanwhile."""
+    """Run submitted items by an open worker, as `run_worker` does: for callers that read its `stats` meanwhile.
+
+    Args:
+        worker: An open one, whose journal is on PostgreSQL.
+        chunks: As of `run_worker`.
+        stalled_after: As of `run_worker`.
+        polling: As of `run_worker`.
+        until_done: As of `run_worker`.
+        stop: As of `run_worker`.
+
+    Raises:
+        AgentJobsError: As by `run_worker`.
+    """
     checked_count("chunks", chunks)
     checked_seconds("stalled_after", stalled_after)
     checked_seconds("polling", polling)

@@ -277,7 +277,8 @@ class Emulator:
         words = placeholders(self.api_key, self.base_url, self.foreign.url) if fault else {}
         fault = fault or _GOOD
         message = apply_fault(answer, fault, wall, words, self._served).to(exchange.received.method)
-        _log_request(exchange.received, answer, message.status, fault, self.api_key)
+        started = answer.job_id if answer.job_id in self._service.jobs else None  # a refused create has none
+        _log_request(exchange.received, started, message.status, fault, self.api_key)
         return await kind_of(fault.kind).deliver(exchange, message, fault.where, fault.amount)
 
     def _subject(self, request: ReceivedRequest) -> tuple[Subject, Mapping[str, Any]]:
@@ -315,12 +316,12 @@ class Emulator:
         await self._listener.listen()
 
 
-def _log_request(request: ReceivedRequest, answer: Answer, status: int, fault: Fault, api_key: str) -> None:
+def _log_request(request: ReceivedRequest, job_id: str | None, status: int, fault: Fault, api_key: str) -> None:
     """Log a request as one line of bounded length; the key is masked, because a target may contain it."""
     if not _LOGGER.isEnabledFor(logging.INFO):
         return
     changed = fault.kind != "ok" or bool(fault.options)
-    job = [] if answer.job_id is None else [answer.job_id]
+    job = [] if job_id is None else [job_id]
     line = " ".join([request.method, request.target, f"{status} by {fault}" if changed else str(status), *job])
     shown = "".join(map(_escaped, line.replace(api_key, "***")))
     _LOGGER.info("%s", shown if len(shown) <= _LONGEST_LINE else f"{shown[:_LONGEST_LINE]}…")

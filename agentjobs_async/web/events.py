@@ -2,16 +2,19 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, aclosing
 from hashlib import sha256
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar, cast
 
-from agentjobs_async import AgentJob, InvalidInputError, JobRef
+from agentjobs_async import AgentJob, AgentJobsError, AgentJobsSession, InvalidInputError, JobRef, JobTracker
 from agentjobs_async._validation import checked_seconds
 from agentjobs_async.web.answers import http_answer
 
 __all__ = ["job_events", "sse_events"]
+
+_logger: Final = logging.getLogger("agentjobs_async.web")
 
 HEARTBEAT: Final = b": heartbeat\n\n"
 """A comment as a frame: browsers ignore it, and proxies see that the connection is in use."""
@@ -27,6 +30,14 @@ class _State(Protocol):
     def to_dict(self) -> dict[str, Any]: ...
 
 
+class _Entry(Protocol):
+    """The entry of a durable job."""
+
+    def to_dict(self, *, user: str) -> dict[str, Any]: ...
+
+
+_Document = Callable[[_State], dict[str, Any]]
+"""Returns what is sent of a state."""
 _Changes = AbstractAsyncContextManager[AsyncIterator[_State]]
 
 
@@ -47,6 +58,7 @@ def sse_events(
     heartbeat: float = 15.0,
     last_event_id: str | None = None,
     timeout: float | None = 1800.0,
+    user: str | None = None,
 ) -> AsyncGenerator[bytes]:
     r"""Return the state of a job and each change until its end, as frames of server-sent events.
 
@@ -63,12 +75,15 @@ def sse_events(
         last_event_id: The request's Last-Event-ID header: if the first state has this id, it is not sent again, unless
             it is an end. `None`, or an unknown id, sends every state.
         timeout: Seconds above 0; `None` waits for ever.
+        user: Of `DurableJobs`, the user for whom the events are: as in `DurableEntry.to_dict`, they name the job by the
+            user's own key. `None` leaves every key as it is.
 
     Raises:
         InvalidInputError: An argument is invalid. Raised at once; all other errors are events.
     """
     checked_seconds("heartbeat", heartbeat)
-    return _frames(_events(session.updates(job, timeout=timeout), heartbeat, _checked_event_id(last_event_id)))
+    last_event_id, document = _checked_event_id(last_event_id), _document_for(session, user)
+    return _frames(_events(session.updates(job, timeout=timeout), heartbeat, last_event_id, document))
 
 
 def job_events(
@@ -77,6 +92,7 @@ def job_events(
     *,
     last_event_id: str | None = None,
     timeout: float | None = 1800.0,
+    user: str | None = None,
 ) -> AsyncGenerator[dict[str, Any]]:
     """Return the state of a job and each change until its end, as dicts of plain JSON types, for web sockets.
 
@@ -88,6 +104,8 @@ def job_events(
     `job_error`  `None`                                   the body of `http_answer`; the last event
     ===========  =======================================  =========================================
 
+    An error that is not of this package is logged with its traceback, by the logger `agentjobs_async.web`.
+
     Of `DurableJobs`, `data` is the entry by `DurableEntry.to_dict`; an `unknown` one is a `job`: it may be settled yet.
 
     The arguments are those of `sse_events`. There are no heartbeats: web sockets have pings of their own, and only one
@@ -96,7 +114,8 @@ def job_events(
     Raises:
         InvalidInputError: An argument is invalid. Raised at once; all other errors are events.
     """
-    return _without_heartbeats(_events(session.updates(job, timeout=timeout), None, _checked_event_id(last_event_id)))
+    last_event_id, document = _checked_event_id(last_event_id), _document_for(session, user)
+    return _without_heartbeats(_events(session.updates(job, timeout=timeout), None, last_event_id, document))
 
 
 async def _frames(events: AsyncGenerator[dict[str, Any] | None]) -> AsyncGenerator[bytes]:
@@ -113,14 +132,14 @@ async def _without_heartbeats(events: AsyncGenerator[dict[str, Any] | None]) -> 
 
 
 async def _events(
-    updates: _Changes, heartbeat: float | None, last_event_id: str | None
+    updates: _Changes, heartbeat: float | None, last_event_id: str | None, document: _Document
 ) -> AsyncGenerator[dict[str, Any] | None]:
     """Return the events; `None` after each `heartbeat` seconds without one, if that is not `None`."""
     error: Exception | None = None
     try:
         async with updates as changes:
             async for state in _with_silences(changes, heartbeat):
-                event = None if state is None else _event(state)
+                event = None if state is None else _event(state, document(state))
                 if event is None or event["event"] == "job_end" or event["id"] != last_event_id:
                     yield event
                 if event is not None:
@@ -128,7 +147,8 @@ async def _events(
     except Exception as raised:  # noqa: BLE001 - the response has begun: what ended the wait can be told only in it
         error = raised
     if error is not None:
-        yield {"event": "job_error", "id": None, "data": http_answer(error).body}
+        log = None if isinstance(error, AgentJobsError) else _logger  # a fault of the program is seen nowhere else
+        yield {"event": "job_error", "id": None, "data": http_answer(error, log=log).body}
 
 
 async def _with_silences(changes: AsyncIterator[_State], heartbeat: float | None) -> AsyncGenerator[_State | None]:
@@ -146,8 +166,20 @@ async def _with_silences(changes: AsyncIterator[_State], heartbeat: float | None
         yield state
 
 
-def _event(state: _State) -> dict[str, Any]:
-    document = state.to_dict()
+def _document_for(session: _Updating, user: str | None) -> _Document:
+    """Return what makes the document of a state.
+
+    Raises:
+        InvalidInputError: A user is named whose keys the session does not know.
+    """
+    if user is None:
+        return lambda state: state.to_dict()
+    if isinstance(session, AgentJobsSession | JobTracker):
+        raise InvalidInputError("user is for DurableJobs, whose keys may be those of users: leave it out")
+    return lambda state: cast("_Entry", state).to_dict(user=user)
+
+
+def _event(state: _State, document: dict[str, Any]) -> dict[str, Any]:
     digest = sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
     return {"event": "job_end" if state.is_terminal else "job", "id": digest[:_ID_DIGITS], "data": document}
 

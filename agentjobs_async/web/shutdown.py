@@ -1,4 +1,4 @@
-"""Draining sessions at a signal, for servers whose lifespan ends after their requests."""
+"""Draining sessions at a signal: for servers, whose lifespan ends after their requests, and for other programs."""
 
 import asyncio
 import os
@@ -13,7 +13,7 @@ from attrs import define, field, frozen
 
 from agentjobs_async import AgentJobsSession, InvalidInputError, JobRef, JobTracker
 from agentjobs_async._loop.signals import end_process, stop_signals
-from agentjobs_async._validation import checked_seconds
+from agentjobs_async._validation import checked_flag, checked_seconds
 
 __all__ = ["drain_on_signal"]
 
@@ -22,14 +22,26 @@ _UNRECORDED_EXIT_CODE: Final = 4  # as of the command line where something is le
 
 @asynccontextmanager
 async def drain_on_signal(
-    session: AgentJobsSession | JobTracker, *, grace: float = 10.0, signals: Sequence[signal.Signals] | None = None
-) -> AsyncGenerator[None]:
-    """Drain the session at the first of `signals`, then pass each signal on to the handler that was there before.
+    session: AgentJobsSession | JobTracker,
+    *,
+    grace: float = 10.0,
+    signals: Sequence[signal.Signals] | None = None,
+    pass_on: bool = True,
+) -> AsyncGenerator[asyncio.Event]:
+    """Drain the session at the first of `signals`; the block gets an `asyncio.Event`, which is set then.
 
-    For servers such as uvicorn, which wait for their open requests before the lifespan ends: a stream without end would
-    keep them from ending. Enter it in the lifespan, within the block of the session. Leaving the block waits for the
-    draining, if it has begun; leaving the last one of the process puts the handlers back. Outside of the main thread,
-    as in sync test clients, where no signal arrives, it does nothing.
+    Enter it right after the session, before a journal is opened: then a signal at any moment lets what is under way be
+    recorded.
+
+    In a server such as uvicorn, its place is the lifespan. Such a server waits for its open requests before the
+    lifespan ends, and a stream without end would keep it from ending: draining ends all waits and streams. Each signal
+    is passed on to the server's own handler.
+
+    In a program without a server, enter it with `pass_on=False`, and wait for the event: no signal ends the program,
+    and a second one changes nothing.
+
+    Leaving the block waits for the draining, if it has begun; leaving the last one of the process puts the handlers
+    back. Outside of the main thread, as in sync test clients, where no signal arrives, the event is never set.
 
     Args:
         session: A session or tracker of the running loop.
@@ -37,24 +49,28 @@ async def drain_on_signal(
         signals: Which signals; `None` for SIGINT, SIGTERM, and SIGHUP unless the process ignores it. One that had no
             handler of Python's ends the process as before, also as process 1 of a container, but only when all
             sessions of the process that it drains are drained; with exit code 4 where a draining left jobs unrecorded.
+        pass_on: Whether each signal is passed on to the handler that was there before; where blocks of one process
+            differ, it is not. One that was added by the loop's own `add_signal_handler` is called all the same.
 
     Raises:
-        InvalidInputError: `grace` is not a finite number from 0 on, or `session` is neither session nor tracker.
+        InvalidInputError: `grace` is not a finite number from 0 on, `pass_on` no bool, or `session` neither session nor
+            tracker.
     """
     checked_seconds("grace", grace, zero=True)
+    checked_flag("pass_on", pass_on)
     if not isinstance(session, AgentJobsSession | JobTracker):
         raise InvalidInputError(f"session must be a session or a tracker, not {type(session).__name__}")
     if threading.current_thread() is not threading.main_thread():
-        yield
+        yield asyncio.Event()
         return
-    draining = _Draining(session, grace, frozenset(stop_signals() if signals is None else signals))
+    draining = _Draining(session, grace, frozenset(stop_signals() if signals is None else signals), pass_on)
     _DRAININGS.append(draining)
     try:
         for number in draining.signals:
             before = signal.getsignal(number)
             if not isinstance(before, _Handler):  # none of ours yet, or a server has put its own in the place since
                 signal.signal(number, _Handler(before))
-        yield
+        yield draining.begun
     finally:
         try:
             await draining.wait()  # while it is in the list: another one's end must not end the process before
@@ -73,9 +89,12 @@ class _Draining:
     _session: AgentJobsSession | JobTracker
     _grace: float
     signals: frozenset[signal.Signals]
+    pass_on: bool
+    begun: asyncio.Event = field(factory=asyncio.Event)
     loop: asyncio.AbstractEventLoop = field(factory=asyncio.get_running_loop)
     process: int = field(factory=os.getpid)
     _task: asyncio.Task[tuple[JobRef, ...]] | None = None
+    _is_asked: bool = False
 
     @property
     def done(self) -> bool:
@@ -90,16 +109,20 @@ class _Draining:
 
     def start_soon(self, fatal: int | None = None) -> None:
         """Start the draining in the loop; `fatal` is the signal that ends the process once all are drained."""
+        self._is_asked = True
         self.loop.call_soon_threadsafe(self._start, fatal)  # of another thread: it wakes a loop that sleeps
 
     def _start(self, fatal: int | None) -> None:
         if self._task is None:
             self._task = self.loop.create_task(self._session.drain(self._grace))
+            self.begun.set()
         if fatal is not None:
             self._task.add_done_callback(lambda _task: _end_process(fatal))
 
     async def wait(self) -> None:
-        """Wait for the draining, if it has begun."""
+        """Wait for the draining, if it has begun, or is about to."""
+        if self._is_asked and self._task is None:
+            await asyncio.sleep(0)  # what was put into the loop before comes first
         if self._task is not None:
             await self._task
 
@@ -115,17 +138,18 @@ def _drainings_at(number: int) -> list[_Draining]:
 
 @frozen
 class _Handler:
-    """Drains all sessions of the process that a signal is to drain, and passes it on to the handler `before`."""
+    """Drains all sessions of the process that a signal is to drain, and may pass it on to the handler `before`."""
 
     before: Any
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        if self.before == signal.SIG_DFL:
+        pass_on = all(draining.pass_on for draining in _drainings_at(number))
+        if pass_on and self.before == signal.SIG_DFL:
             _end_process(number)
             return
         for draining in _drainings_at(number):
             draining.start_soon()
-        if callable(self.before):
+        if pass_on and callable(self.before):
             self.before(number, frame)
 
 

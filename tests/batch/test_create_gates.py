@@ -111,3 +111,21 @@ async def test_a_permit_counts_once() -> None:
     discarded.spend()
     assert (gates.may_go("a"), gates.may_go("b")) == (False, True)
     assert await seconds_until(gates, "b", "a") == [0, 100]
+
+
+async def test_a_hold_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """Many creates that are refused at once, or can't be sent, are one line of a log; a longer hold is another."""
+    loop, gates = asyncio.get_running_loop(), gates_of()
+    permits = [await passed(gates, "a") for _ in range(40)]
+    for permit in permits:
+        gates.limit(permit, rate_limited(5.0), loop.time())
+    for seconds in (*[1.0] * 20, 4.0, *[1.0] * 20):
+        gates.hold_all(seconds, WHY)
+    await asyncio.sleep(4.0)
+    for _ in range(20):
+        gates.hold_all(1.0, WHY)
+    said = [message.split(":")[0] for message in caplog.messages]
+    assert said == [
+        "creates of project a are held back for 5 s",
+        *(f"all creates are held back for {seconds} s" for seconds in (1, 4, 1)),
+    ]

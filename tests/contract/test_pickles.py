@@ -8,7 +8,7 @@ import pytest
 from attrs import has
 
 import agentjobs_async
-from agentjobs_async import batch, durable, web
+from agentjobs_async import batch, chat, durable, web
 from agentjobs_async.batch.states import State
 from tests.polled import ACTIVE, DONE, REF
 
@@ -28,6 +28,7 @@ VALUES: Final[tuple[Any, ...]] = (
     *(batch.BatchStats(0, 0, None, {}, stopped=False), batch.ActiveItem("k", State.ACTIVE, 1.0, REF), batch.Where()),
     *(batch.Limits(), State.PLANNED, batch.Outcome.FAILED, durable.DurableEntry("k", State.ACTIVE, REF)),
     durable.DurableStats({State.PLANNED: 1}, 1),
+    chat.Place(50, "U7", "1.5", thread=3),
     web.HttpAnswer(200, {}, {}),
 )
 BY_TEXT: Final = {"CreateFailed", "CreateRetried", "PollFailed"}  # they hold errors, which tests/test_errors.py pickles
@@ -47,7 +48,7 @@ def test_all_values_are_there() -> None:
     """No public value is missing above."""
     public = {
         name: kind
-        for module in (agentjobs_async, batch, durable, web)
+        for module in (agentjobs_async, batch, chat, durable, web)
         for name in module.__all__
         if isinstance(kind := getattr(module, name), type) and has(kind)
     }

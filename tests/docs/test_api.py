@@ -4,6 +4,7 @@ import pytest
 
 import agentjobs_async
 import agentjobs_async.batch
+import agentjobs_async.chat
 import agentjobs_async.durable
 import agentjobs_async.engines.procrastinate
 import agentjobs_async.prometheus
@@ -16,6 +17,7 @@ from tests.docs.samples import PAGES, run_page
 MODULES = (
     *(agentjobs_async, agentjobs_async.batch, agentjobs_async.durable, agentjobs_async.report),
     *(agentjobs_async.engines.procrastinate, agentjobs_async.testing, agentjobs_async.web),
+    agentjobs_async.chat,
     *(agentjobs_async.tracing, agentjobs_async.prometheus),
 )
 

@@ -9,7 +9,7 @@ from agentjobs_async import AgentJobsSession, CreateOutcomeUnknownError, Journal
 from agentjobs_async.batch import BatchItem, Journal
 from agentjobs_async.batch._run.kinds import DURABLE
 from agentjobs_async.batch._run.records import Records
-from agentjobs_async.batch._store.durable_rows import DurableRows
+from agentjobs_async.batch._store.durable_rows import DurableRows, User
 from agentjobs_async.durable import DurableJobs
 from agentjobs_async.durable import _creates as creates
 from agentjobs_async.testing import Emulator, JobScript
@@ -67,10 +67,10 @@ async def test_row_that_was_read_before_its_create(file_journal: Journal, monkey
     calls: list[str] = []
     work = DurableRows.submit
 
-    async def submit(rows: DurableRows, item: BatchItem) -> object:
+    async def submit(rows: DurableRows, item: BatchItem, user: User | None) -> object:
         calls.append(item.key)
         is_second = len(calls) == 2
-        found = await work(rows, item)
+        found = await work(rows, item, user)
         if is_second:
             emulator.release.set()
             await asyncio.wait([first])

@@ -9,7 +9,7 @@ from agentjobs_async import AgentJob, AgentJobsSession, JournalError
 from agentjobs_async.batch import BatchItem, Journal, run_batch
 from agentjobs_async.batch._run.records import Records
 from agentjobs_async.batch._store.durable_rows import DurableRows
-from agentjobs_async.durable import DurableEntry, DurableJobs
+from agentjobs_async.durable import DurableEntry, DurableJobs, RetryLater, Undeliverable
 from agentjobs_async.testing import Emulator, JobScript
 from tests.batch.silence import NEVER
 from tests.durable.listener import Listener, complete
@@ -59,6 +59,29 @@ async def test_retried_while_its_end_is_told(
         returning.set()
         await listener.ends(2)
     assert listener.called == [("k", "failed"), ("k", "completed")]
+
+
+async def test_told_later(
+    session: AgentJobsSession, journal: Journal, listener: Listener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An end that a chat wants later is told again after the time it named; one that can't be delivered is told."""
+    monkeypatch.setattr("agentjobs_async.durable.delivery._SHORTEST_SECONDS", 0.0)
+    told = asyncio.Event()
+
+    async def end(entry: DurableEntry, ended: AgentJob | Exception) -> None:
+        await listener.on_end(entry, ended)
+        if len(listener.called) < 4:
+            raise RetryLater(0)
+        told.set()
+        raise Undeliverable("blocked")
+
+    async with DurableJobs(session, journal, on_end=end) as jobs:
+        await jobs.submit("k", "Hello")
+        await told.wait()
+    async with DurableJobs(session, journal, on_end=listener.on_end) as jobs:
+        await jobs.submit("other", "Bye")
+        await listener.ends(5)
+    assert listener.called == [*[("k", "completed")] * 4, ("other", "completed")]
 
 
 async def test_item_that_a_batch_works_on(journal: Journal, listener: Listener) -> None:

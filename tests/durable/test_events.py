@@ -6,14 +6,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
+import pytest
 from aiohttp import ClientResponse, web
 from aiohttp.test_utils import TestClient, TestServer
 from sqlalchemy import update
 
-from agentjobs_async import AgentJobsSession
+from agentjobs_async import AgentJobsSession, InvalidInputError
 from agentjobs_async.batch import BatchItem, Journal, Limits, State
 from agentjobs_async.batch._database.schema import ITEMS
-from agentjobs_async.durable import DurableEntry, DurableJobs
+from agentjobs_async.durable import DurableEntry, DurableJobs, user_key
 from agentjobs_async.testing import Emulator, JobScript
 from agentjobs_async.web import job_events, sse_events
 from tests.batch.silence import NEVER
@@ -55,6 +56,21 @@ async def events_of(response: ClientResponse) -> AsyncIterator[dict[str, Any]]:
         else:
             yield fields
             fields = {}
+
+
+async def test_stream_for_a_user(session: AgentJobsSession, journal: Journal) -> None:
+    """Events for a user name the job by the user's own key; a session has no keys of users, and refuses one."""
+    async with DurableJobs(session, journal) as jobs:
+        key = user_key("ann", "links-1")
+        await jobs.submit(key, "Hello", user="ann")
+        events = [event async for event in job_events(jobs, key, user="ann")]
+        frames = [frame async for frame in sse_events(jobs, key, user="ann")]
+        of_all = [event async for event in job_events(jobs, key)]
+    assert {event["data"]["key"] for event in events} == {"links-1"}
+    assert {event["data"]["key"] for event in of_all} == {key}
+    assert all(b'"key": "links-1"' in frame for frame in frames)
+    with pytest.raises(InvalidInputError, match="user is for DurableJobs"):
+        job_events(session, "job_1", user="ann")
 
 
 async def test_stream_of_a_key(journal: Journal) -> None:
@@ -124,7 +140,7 @@ async def test_errors(session: AgentJobsSession, file_journal: Journal) -> None:
             assert (event["event"], event["id"]) == ("job_error", None)
             return event["data"]["error"]
 
-        assert await last("other") == "invalid_request"
+        assert await last("other") == "not_found"
         assert await last("k", timeout=0.05) == "not_ended"
         events = job_events(jobs, "k")
         assert (await anext(events))["event"] == "job"

@@ -1,5 +1,7 @@
 """Jobs whose creates are held back: the entry, `on_change` and the figures say why."""
 
+import json
+
 import pytest
 from attrs import evolve
 
@@ -170,6 +172,21 @@ async def test_retried_job_is_sent_and_told_again(
         await jobs.retry("a")
         await listener.ends(2)
     assert listener.called == [("a", "RejectedError"), ("a", "completed")]
+
+
+def test_figures_for_anyone() -> None:
+    """A health check shows each count, 0 too, and the type of an error without its text."""
+    stats = DurableStats({State.ACTIVE: 2, State.COMPLETED: 1}, 3, AuthError(401, excerpt="secret"), 1.5)
+    assert json.loads(json.dumps(stats.to_dict())) == {
+        "planned": 0,
+        "sending": 0,
+        "active": 2,
+        "unknown": 0,
+        "held": 3,
+        "paused_by": "AuthError",
+        "next_create": 1.5,
+    }
+    assert DurableStats({}, 0).to_dict()["paused_by"] is None
 
 
 async def test_figures(

@@ -73,7 +73,7 @@ async def test_another_job_of_a_key(emulator: Emulator, session: AgentJobsSessio
             ("Hello", None, None),
             ("Hello", None, {"branch": "other"}),
         ):
-            with pytest.raises(InvalidInputError, match="another prompt, project or extra") as caught:
+            with pytest.raises(InvalidInputError, match="another prompt, project, extra or user") as caught:
                 await jobs.submit("k", prompt, project_id=project_id, extra=other)
             assert caught.value.reason == "key_taken"
     assert emulator.agents_started == {"Hello": 1}
@@ -112,7 +112,7 @@ async def test_a_key_of_another_default_project(emulator: Emulator, journal: Jou
     async with emulator.session(project_id="docs") as session, DurableJobs(session, journal) as jobs:
         await jobs.submit("k", "Hello")
     async with emulator.session(project_id="web") as session, DurableJobs(session, journal) as jobs:
-        with pytest.raises(InvalidInputError, match="another prompt, project or extra"):
+        with pytest.raises(InvalidInputError, match="another prompt, project, extra or user"):
             await jobs.submit("k", "Hello")
         same = await jobs.submit("k", "Hello", project_id="docs")
     assert same.ref is not None

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from agentjobs_async import AgentJob, NotSentError
-from agentjobs_async.batch import Journal, _failures
-from agentjobs_async.durable import DurableJobs, _creates
+from agentjobs_async.batch import Journal, JournalRow, State, _failures
+from agentjobs_async.durable import DurableJobs, _creates, _waiting
+from agentjobs_async.durable._creates import Creates
 from tests.batch.stage import not_sent
 from tests.durable.listener import Listener
 from tests.keyed import Keyed, keyed
@@ -68,6 +69,19 @@ async def test_the_next_start(service: Keyed, journal: Journal, listener: Listen
     assert listener.called == [("k", "completed")]
 
 
+async def test_the_next_start_without_on_end(service: Keyed, journal: Journal) -> None:
+    """A start repeats what is in doubt as well where no process has an `on_end`, and follows the job to its end."""
+    service.script["p"] = ["lost", *[409] * 1000]
+    async with service.session() as session:
+        async with DurableJobs(session, journal) as jobs:
+            await jobs.submit("k", "p", wait_for_create=False)
+            await service.posted(3)
+        service.script.clear()
+        async with DurableJobs(session, journal) as jobs:
+            entry = await jobs.wait("k", timeout=30)
+    assert (str(entry.state), service.agents["p"], len(set(service.keys_of("p")))) == ("completed", 1, 1)
+
+
 @pytest.mark.parametrize("how", ["abandon", "unfollow"])
 async def test_what_a_user_wants_no_more(service: Keyed, journal: Journal, listener: Listener, how: str) -> None:
     """A create in doubt is repeated no more once its job was abandoned or unfollowed."""
@@ -113,3 +127,54 @@ async def test_held_back(service: Keyed, journal: Journal, listener: Listener, m
             await listener.ends(1)
     assert listener.called == [("k", "completed")]
     assert (service.agents["p"], len(set(service.keys_of("p")))) == (1, 1)
+
+
+async def test_wait_after_a_start(service: Keyed, journal: Journal, listener: Listener) -> None:
+    """A wait that begins before the next start has taken a create in doubt goes on until the job ends."""
+    service.script["p"] = ["lost", *[409] * 1000]
+    async with service.session() as session:
+        async with DurableJobs(session, journal, on_end=listener.on_end) as jobs:
+            await jobs.submit("k", "p", wait_for_create=False)
+            await service.posted(3)
+        service.script.clear()
+        async with DurableJobs(session, journal, on_end=listener.on_end) as jobs:
+            entry = await jobs.wait("k", timeout=30)
+    assert (entry.state, service.agents["p"]) == ("completed", 1)
+
+
+async def test_wait_for_what_is_repeated_no_more(
+    service: Keyed, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A wait goes on while a create in doubt is to be repeated, and ends once that is given up."""
+    monkeypatch.setattr(_failures, "_FIRST_PAUSE_SECONDS", 60)
+    service.script["p"] = ["lost"]
+    async with service.session() as session, DurableJobs(session, journal) as jobs:
+        await jobs.submit("k", "p", wait_for_create=False)
+        waiting = asyncio.create_task(jobs.wait("k", timeout=30))
+        async with jobs.updates("k") as changes:
+            while (await anext(changes)).state is not State.UNKNOWN:
+                pass
+        done, _ = await asyncio.wait([waiting], timeout=0.2)
+        assert not done
+        await jobs.unfollow("k")
+        assert (await waiting).state is State.UNKNOWN
+
+
+async def test_wait_for_what_nobody_takes(service: Keyed, journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wait ends where a create in doubt could be repeated, and no process takes it."""
+
+    async def none(_creates: Creates) -> list[JournalRow]:
+        return []
+
+    monkeypatch.setattr(_failures, "_FIRST_PAUSE_SECONDS", 60)
+    monkeypatch.setattr(_waiting, "_TAKING_SECONDS", 0.0)
+    monkeypatch.setattr(Creates, "left_in_doubt", none)  # as where no process can read the journal
+    service.script["p"] = ["lost"]
+    async with service.session() as session:
+        async with DurableJobs(session, journal) as jobs:
+            await jobs.submit("k", "p", wait_for_create=False)
+            async with jobs.updates("k") as changes:
+                while (await anext(changes)).state is not State.UNKNOWN:
+                    pass
+        async with DurableJobs(session, journal) as jobs:
+            assert (await jobs.wait("k", timeout=30)).state is State.UNKNOWN

@@ -213,11 +213,11 @@ SENDING: Final = (
         """\
         permit.spend()
         own = self.of(permit.project)
-        own.limit(began, """,
+        is_news = own.limit(began, """,
         """\
         permit.refund()
         own = self.of(permit.project)
-        own.limit(began, """,
+        is_news = own.limit(began, """,
         "After a 429, more creates are sent than the server's quota has room for, and it refuses them, too.",
     ),
     Mutant(
@@ -275,10 +275,10 @@ SENDING: Final = (
         "told-before-on-end-was-called",
         "durable/_following.py",
         """\
-        if not await on_end(evolve(entry, context=row.context or {}), ended):
-            return False
-        await _retried(partial(self._record_told, followed, entry))
-        return True
+        called = await on_end(evolve(entry, context=row.context or {}), ended)
+        if called.is_done:
+            await _retried(partial(self._record_told, followed, entry))
+        return called
 """,
         """\
         await _retried(partial(self._record_told, followed, entry))

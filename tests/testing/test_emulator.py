@@ -224,21 +224,26 @@ async def test_ids() -> None:
 
 
 async def test_log_of_requests(caplog: pytest.LogCaptureFixture) -> None:
-    """Each request is one log line: its target, the status, the fault; never the key."""
+    """Each request is one log line: its target, the status, the fault, the job of a started agent; never the key."""
     caplog.set_level(logging.INFO, "agentjobs_async.testing")
-    async with Emulator(faults="ok x2 then hang:body for=0") as emulator:
+    async with Emulator(faults="ok x2 then hang:body for=0 then ok x2 then 422 then 500 agent=yes") as emulator:
         job_id = await start(emulator)
         await read(emulator, job_id)
         await read(emulator, job_id)
         await ask(emulator, request(emulator, "GET", f"/?{emulator.api_key}"))
         emulator.script(JobScript(job_id="two\nlines"))
         await start(emulator)
+        emulator.script(JobScript(job_id="three"))
+        await ask(emulator, create(emulator))
+        await ask(emulator, create(emulator))
     assert [record.getMessage() for record in caplog.records] == [
         f"POST {JOBS} 201 {job_id}",
         f"GET {JOBS}/{job_id} 200",
         f"GET {JOBS}/{job_id} 200 by hang:body for=0",
         "GET /?*** 404",
         f"POST {JOBS} 201 two\\nlines",
+        f"POST {JOBS} 422 by 422",
+        f"POST {JOBS} 500 by 500 agent=yes three",
     ]
 
 

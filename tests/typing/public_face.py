@@ -2,7 +2,8 @@
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, MutableMapping
+from contextlib import asynccontextmanager
 from datetime import datetime
 from io import StringIO
 from pathlib import Path
@@ -55,6 +56,7 @@ from agentjobs_async import (
     RunStarted,
     SpanHook,
     TrackerStats,
+    UserLimitError,
     WaitEnded,
     WaitResult,
     WaitStarted,
@@ -80,14 +82,32 @@ from agentjobs_async.batch import (
     run_batch,
     undo_move,
 )
-from agentjobs_async.durable import DurableEntry, DurableJobs, DurableStats, OnChange, OnEnd
+from agentjobs_async.chat import ChatJobs, Place, Send, Texts, slack_text, split_command
+from agentjobs_async.durable import (
+    DurableEntry,
+    DurableJobs,
+    DurableStats,
+    OnChange,
+    OnEnd,
+    RetryLater,
+    Undeliverable,
+    user_key,
+)
 from agentjobs_async.engines.procrastinate import defer, run_worker, submit
 from agentjobs_async.errors import ProtocolReason
 from agentjobs_async.prometheus import PrometheusHook
 from agentjobs_async.report import board, board_token, write_report
 from agentjobs_async.testing import Emulator, JobScript
 from agentjobs_async.tracing import OpenTelemetryHook
-from agentjobs_async.web import HttpAnswer, drain_on_signal, http_answer, job_events, sse_events
+from agentjobs_async.web import (
+    BodyLimit,
+    HttpAnswer,
+    Lifespan,
+    drain_on_signal,
+    http_answer,
+    job_events,
+    sse_events,
+)
 
 SESSION, JOBS = web.AppKey("session", AgentJobsSession), web.AppKey("jobs", DurableJobs)
 
@@ -401,7 +421,7 @@ async def errors(session: AgentJobsSession) -> None:
     except JobFailedError as error:
         assert_type(error.job, AgentJob)
     except InvalidInputError as error:
-        assert_type(error.reason, Literal["key_taken"] | None)
+        assert_type(error.reason, Literal["key_taken", "no_such_key", "wrong_state"] | None)
     except AgentJobsError as error:
         assert_type(error.outcome, CreateOutcome | Literal["abandoned"] | None)
 
@@ -409,7 +429,7 @@ async def errors(session: AgentJobsSession) -> None:
 # Batches: any iterable of items, results as they come, and the journal's rows, iterated or awaited.
 
 
-async def endless() -> AsyncIterator[BatchItem]:
+async def endless() -> AsyncGenerator[BatchItem]:
     while True:
         yield BatchItem("page-1", "Document it", project_id="docs", context={"title": "v2", "row": 7})
 
@@ -497,12 +517,30 @@ def answered(error: Exception) -> HttpAnswer:
     return answer
 
 
+Message = MutableMapping[str, Any]
+Application = Callable[
+    [Message, Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]], Awaitable[None]
+]
+
+
+def served(app: Application) -> Application:
+    """What frameworks call an application goes in and comes out."""
+
+    @asynccontextmanager
+    async def lifespan() -> AsyncGenerator[dict[str, AgentJobsSession]]:
+        async with AgentJobsSession() as session:
+            yield {"session": session}
+
+    return Lifespan(BodyLimit(app, max_bytes=1_000, timeout=5), lifespan)
+
+
 def in_a_url(ref: JobRef) -> None:
     assert_type(JobRef.from_token(ref.to_token()), JobRef)
 
 
 async def shut_down(session: AgentJobsSession, tracker: JobTracker) -> None:
-    async with drain_on_signal(session, grace=5), drain_on_signal(tracker):
+    async with drain_on_signal(session, grace=5), drain_on_signal(tracker, pass_on=False) as stopped:
+        assert_type(stopped, asyncio.Event)
         assert_type(await session.drain(grace=0), tuple[JobRef, ...])
         await tracker.drain()
         with session.recording():
@@ -518,7 +556,7 @@ async def streamed(session: AgentJobsSession, tracker: JobTracker, job: AgentJob
         assert_type(event, dict[str, Any])
     async for frame in sse_events(application[JOBS], "key", last_event_id=None):
         assert_type(frame, bytes)
-    async for event in job_events(application[JOBS], "key"):
+    async for event in job_events(application[JOBS], "key", user="ann"):
         assert_type(event, dict[str, Any])
 
 
@@ -531,6 +569,10 @@ async def own_test() -> None:
         async with emulator.session(project_id="docs") as session:
             assert_type(session, AgentJobsSession)
             assert_type(await session.run_job("Say hello"), AgentJob)
+
+
+def of_a_user(error: UserLimitError) -> None:
+    assert_type((error.most_open, error.retry_after), tuple[int, float])
 
 
 async def durable(session: AgentJobsSession) -> None:
@@ -551,6 +593,11 @@ async def durable(session: AgentJobsSession) -> None:
         assert_type(await jobs.submit("key", "prompt", context={"chat": 7}), DurableEntry)
         assert_type(await jobs.submit("other", "prompt", wait_for_create=False), DurableEntry)
         assert_type(await jobs.get("key"), DurableEntry | None)
+        key = assert_type(user_key("alice", "4711"), str)
+        assert_type(await jobs.submit(key, "prompt", user="alice", most_open=20), DurableEntry)
+        assert_type(await jobs.of_user("alice", last=3), list[DurableEntry])
+        assert_type(await jobs.wait(key, timeout=25), DurableEntry)
+        assert_type((RetryLater(3).seconds, str(Undeliverable("gone"))), tuple[float, str])
         assert_type(await jobs.retry("key"), None)
         assert_type(jobs.stats(), DurableStats)
         assert_type(await jobs.set_context("key", {"chat": 8}), None)
@@ -563,3 +610,26 @@ async def durable(session: AgentJobsSession) -> None:
         _ = assert_type(jobs.notify("key"), asyncio.Future[bool])
         assert_type(await jobs.notify("key"), bool)
     assert_type(await session.create_job("prompt", on_cancel="finish"), AgentJob)
+
+
+class German(Texts):
+    """A text in other words is a method that is overridden."""
+
+    def planned(self, job: str) -> str:
+        return f"{job} ist notiert."
+
+
+async def chats(session: AgentJobsSession, journal: Journal) -> None:
+    """The function of a bot gets a place and a text; commands are answered with texts."""
+
+    async def send(place: Place, text: str) -> None:
+        assert_type((place.chat, place.thread, text), tuple[str | int, str | int | None, str])
+
+    sender: Send = send
+    async with ChatJobs(sender, journal="bot.db", operators={"42", 43}) as chat:
+        assert_type(chat, ChatJobs)
+        command, text = assert_type(split_command("/job Fix it"), tuple[str, str])
+        assert_type(await chat.answer(Place(50, 7, 103), command, slack_text(text)), str)
+        assert_type(await chat.handle(Place("C1", "U7", "1.5", thread="1.2"), "jobs"), None)
+        assert_type(chat.jobs, DurableJobs)
+    ChatJobs(send, journal=journal, session=session, most_open=None, texts=German(), limits=Limits())

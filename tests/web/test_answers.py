@@ -1,13 +1,23 @@
 """What end users are answered: every error has its meaning, and nothing of its text gets out."""
 
 import json
+import logging
 import re
 from collections.abc import Iterator, Mapping
 from inspect import getdoc
 from math import inf
 
+import pytest
+
 from agentjobs_async import AgentJob, AgentJobsError, CreateOutcome, JobRef, WaitTimeoutError, errors
-from agentjobs_async.errors import JobFailedError, NotSentError, RateLimitedError, ServerError, SessionClosedError
+from agentjobs_async.errors import (
+    InvalidInputReason,
+    JobFailedError,
+    NotSentError,
+    RateLimitedError,
+    ServerError,
+    SessionClosedError,
+)
 from agentjobs_async.web import http_answer
 from tests.rows import failures
 from tests.test_errors import SAMPLES
@@ -39,7 +49,7 @@ def test_answers_are_as_documented() -> None:
 
     def check(error: AgentJobsError, data: Mapping[str, object]) -> None:
         answer = http_answer(error)
-        if data.get("reason") == "key_taken":  # which `test_reasons` checks
+        if data.get("reason") in {"key_taken", "no_such_key", "wrong_state"}:  # which `test_reasons` checks
             return
         assert (answer.status, answer.body["error"]) == documented()[type(error).__name__]
         assert json.loads(json.dumps(answer.body)) == answer.body
@@ -72,15 +82,23 @@ def test_no_text_gets_out() -> None:
 
 
 def test_reasons() -> None:
-    """A key that is taken is a conflict; a create that no key or no leave was got for is no fault of the network."""
-    taken = http_answer(errors.InvalidInputError(SECRET, reason="key_taken"))
-    assert (taken.status, taken.body) == (
-        409,
-        {"error": "key_taken", "message": "Another job has this key already."},
-    )
+    """Each reason of a refused key has its status; a create without a key or a leave is no fault of the network."""
+    reasons: tuple[InvalidInputReason, ...] = ("key_taken", "no_such_key", "wrong_state")
+    answers = [http_answer(errors.InvalidInputError(SECRET, reason=reason)) for reason in reasons]
+    assert [(answer.status, answer.body["error"], answer.body["message"]) for answer in answers] == [
+        (422, "key_taken", "Another job has this key already."),
+        (404, "not_found", "There is no such job."),
+        (409, "wrong_state", "The job's state does not allow this."),
+    ]
     not_sent = (NotSentError(SECRET, "key"), NotSentError(SECRET, "withheld"), NotSentError(SECRET, "certificate"))
     codes = [http_answer(error).body["error"] for error in not_sent]
     assert codes == ["unavailable", "unavailable", "service_unreachable"]
+
+
+def test_limit_of_a_user() -> None:
+    """A user who has too many jobs under way is told when to try again."""
+    answer = http_answer(errors.UserLimitError(20))
+    assert (answer.status, answer.headers) == (429, {"Retry-After": "60"})
 
 
 def test_foreign_errors_are_internal() -> None:
@@ -127,6 +145,65 @@ def test_retry_after() -> None:
     assert [(answer.status, answer.headers.get("Retry-After")) for answer in told] == [
         *((503, "30"), (503, "5"), (502, None))  # the last one, sent again, could start a second agent
     ]
+
+
+LOG = logging.getLogger("tests.web")
+
+
+def logged(caplog: pytest.LogCaptureFixture, error: Exception, request_id: str | None = None) -> tuple[str, str]:
+    """Return the level and the text of the one line that is logged of an error."""
+    caplog.clear()
+    with caplog.at_level(logging.DEBUG):
+        http_answer(error, log=LOG, request_id=request_id)
+    (record,) = caplog.records
+    assert record.name == LOG.name
+    return record.levelname, caplog.text
+
+
+def test_log_levels(caplog: pytest.LogCaptureFixture) -> None:
+    """What is no fault of the client is an error in the log, but for a restart; without a log, nothing is logged."""
+    ref = JobRef("docs", "job_1")
+    infos = [errors.UserLimitError(20), SessionClosedError("closed"), WaitTimeoutError(ref, JOB, None, 3, 25.0)]
+    faults = [ServerError(503), errors.JournalError("full", "full"), AgentJobsError("a bug")]
+    assert [logged(caplog, error)[0] for error in infos] == ["INFO"] * 3
+    assert [logged(caplog, error)[0] for error in faults] == ["ERROR"] * 3
+    caplog.clear()
+    http_answer(ServerError(503))
+    assert caplog.records == []
+
+
+def test_log_of_our_errors(caplog: pytest.LogCaptureFixture) -> None:
+    """An error of ours is one line with its code and text, without the service's words, which may quote a prompt."""
+    refused = errors.RejectedError(422, None, None, "Fix the secret links")
+
+    class TwoLinesError(errors.InvalidInputError):
+        pass
+
+    _, text = logged(caplog, refused)
+    assert "request -: 502 service_refused: HTTP 422; the request was refused" in text
+    assert "secret" not in text
+    _, text = logged(caplog, TwoLinesError("one\ntwo"))
+    assert text.endswith("request -: 400 invalid_request: one\\ntwo\n")
+    assert "Traceback" not in text
+
+
+def test_log_of_a_fault_of_the_program(caplog: pytest.LogCaptureFixture) -> None:
+    """An error that is not ours is logged with its traceback."""
+    try:
+        dict[str, str]()["row"]
+    except LookupError as error:
+        level, text = logged(caplog, error, "17")
+    assert level == "ERROR"
+    assert "request '17': 500 internal\nTraceback" in text
+    assert text.endswith("KeyError: 'row'\n")
+
+
+def test_request_id_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """A request's id, which a client has chosen, is cut, and can neither break a line nor look like another text."""
+    for request_id, shown in (("x" * 500, f"'{'x' * 64}'"), ("a\nb: 200", "'a\\nb: 200'"), ("é", "'\\xe9'"), ("", "-")):
+        _, text = logged(caplog, errors.UserLimitError(20), request_id)
+        assert f"request {shown}: 429 too_many_jobs: " in text
+        assert text.count("\n") == 1
 
 
 def test_outcome_of_a_create() -> None:

@@ -100,16 +100,28 @@ async def test_errors_are_events() -> None:
         assert [event["data"]["error"] async for event in events] == ["restarting"]
 
 
-async def test_foreign_error_is_an_event() -> None:
-    """What a get_job of the user's raises is told as an internal error, without its text."""
+async def test_foreign_error_is_an_event(caplog: pytest.LogCaptureFixture) -> None:
+    """What a get_job of the user's raises is told as an internal error, without its text; the log has its traceback."""
     errors = [LookupError("secret"), TimeoutError("secret")]
 
     async def get_job(_ref: JobRef) -> AgentJob:
         raise errors.pop()
 
     while errors:
+        caplog.clear()
         async with JobTracker(get_job, policy=PollPolicy(retry=retry_never)) as tracker:
-            assert [event["data"]["error"] async for event in job_events(tracker, REF)] == ["internal"]
+            events = [event async for event in job_events(tracker, REF)]
+        assert [event["data"]["error"] for event in events] == ["internal"]
+        assert "secret" not in str(events)
+        (record,) = [record for record in caplog.records if record.name == "agentjobs_async.web"]
+        assert (record.levelname, record.exc_info is not None) == ("ERROR", True)
+
+
+async def test_error_of_ours_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """An error of ours is an event, and no line in the log."""
+    async with tracker_of(ACTIVE) as tracker:
+        assert [event["event"] async for event in job_events(tracker, REF, timeout=0.05)][-1] == "job_error"
+    assert [record for record in caplog.records if record.name == "agentjobs_async.web"] == []
 
 
 @pytest.mark.parametrize("events", [sse_events, job_events])

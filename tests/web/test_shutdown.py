@@ -139,6 +139,27 @@ async def main():
 asyncio.run(main())
 """
 
+KEPT = """
+import asyncio, os, signal, sys
+from agentjobs_async.batch import Journal
+from agentjobs_async.durable import DurableJobs
+from agentjobs_async.testing import Emulator
+from agentjobs_async.web import drain_on_signal
+
+async def main():
+    async with Emulator() as emulator, emulator.session(project_id="docs") as session:
+        async with drain_on_signal(session, pass_on=False) as stopped:
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+                os.kill(os.getpid(), number)
+            async with Journal.open(sys.argv[1]) as journal, DurableJobs(session, journal) as jobs:
+                await stopped.wait()
+                print((await jobs.submit("key", "Later", wait_for_create=False)).state)
+                os.kill(os.getpid(), signal.SIGTERM)
+    print(signal.getsignal(signal.SIGTERM) is signal.SIG_DFL, emulator.agents_started.total())
+
+asyncio.run(main())
+"""
+
 CHILD = """
 import asyncio, os, signal
 from agentjobs_async.testing import Emulator
@@ -198,6 +219,55 @@ async def test_without_a_signal(received: list[int]) -> None:
     assert received == []
 
 
+async def test_signal_that_is_kept(received: list[int]) -> None:
+    """Without passing on, a signal drains the session and sets the event; the handler before gets none."""
+    own = signal.getsignal(signal.SIGTERM)
+    async with JobTracker(never) as tracker:
+        async with drain_on_signal(tracker, pass_on=False) as stopped:
+            wait = tracker.watch(REF)
+            assert not stopped.is_set()
+            signal.raise_signal(signal.SIGTERM)
+            signal.raise_signal(signal.SIGTERM)
+            await stopped.wait()
+            with pytest.raises(SessionClosedError):
+                await wait
+        assert signal.getsignal(signal.SIGTERM) is own
+    assert received == []
+
+
+async def test_signal_at_the_last_moment(received: list[int]) -> None:
+    """A kept signal that comes as the block is left drains the session and sets the event: it is not lost."""
+    async with JobTracker(never) as tracker:
+        async with drain_on_signal(tracker, pass_on=False) as stopped:
+            signal.raise_signal(signal.SIGTERM)
+        assert stopped.is_set()
+        with pytest.raises(SessionClosedError):
+            await tracker.watch(REF)
+    assert received == []
+
+
+async def test_one_block_keeps_the_signal(received: list[int]) -> None:
+    """A signal that one block of the process keeps is passed on by no other, and drains all; then it is passed again.
+
+    Each block gets an event of its own.
+    """
+    async with JobTracker(never) as first, JobTracker(never) as second:
+        async with drain_on_signal(first) as passed:
+            async with drain_on_signal(second, pass_on=False) as kept:
+                signal.raise_signal(signal.SIGTERM)
+                await asyncio.gather(passed.wait(), kept.wait())
+            assert received == []
+            signal.raise_signal(signal.SIGTERM)
+    assert received == [signal.SIGTERM]
+
+
+def test_program_without_a_server(tmp_path: Path) -> None:
+    """A program that keeps its signals ends by itself at any of them, also before its journal is open."""
+    command = [sys.executable, "-c", KEPT, str(tmp_path / "bot.db")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own program
+    assert (done.returncode, done.stdout, done.stderr) == (0, "planned\nTrue 0\n", "")
+
+
 @pytest.mark.looptime
 async def test_all_sessions_are_drained(received: list[int]) -> None:
     """A signal drains all sessions of the process, and reaches the server's own handler once."""
@@ -215,8 +285,8 @@ async def test_in_another_thread() -> None:
 
     async def entered() -> bool:
         before = signal.getsignal(signal.SIGTERM)
-        async with JobTracker(lambda _ref: asyncio.sleep(0, {})) as tracker, drain_on_signal(tracker):
-            return signal.getsignal(signal.SIGTERM) is before
+        async with JobTracker(lambda _ref: asyncio.sleep(0, {})) as tracker, drain_on_signal(tracker) as stopped:
+            return signal.getsignal(signal.SIGTERM) is before and not stopped.is_set()
 
     assert await asyncio.to_thread(lambda: asyncio.run(entered()))
 
@@ -282,6 +352,8 @@ async def test_arguments() -> None:
     async with Emulator() as emulator, emulator.session() as session:
         with pytest.raises(InvalidInputError, match="grace"):
             await drain_on_signal(session, grace=-1).__aenter__()
+        with pytest.raises(InvalidInputError, match="pass_on"):
+            await drain_on_signal(session, pass_on=None).__aenter__()  # type: ignore[arg-type]  # as above
 
 
 def test_forked_child() -> None:

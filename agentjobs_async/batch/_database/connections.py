@@ -55,7 +55,8 @@ class Backend(ABC):
         repeat: The same for an unknown row whose create may be repeated, in one transaction.
         stores_nul: Whether its texts may contain NUL.
         notifies: Whether it notifies those who listen, by `pg_notify`.
-        claims_apart: Whether each claim is a transaction of its own, and claims have a connection of their own.
+        claims_apart: Whether each claim is a transaction of its own, and claims have a connection of their own, as have
+            writes in turn.
         can_be_cut: Whether `cut` ends calls that wait for an answer; threads that wait for a disk can't be interrupted.
         patience: Seconds for which a database that is gone is waited for.
     """
@@ -73,6 +74,13 @@ class Backend(ABC):
     @abstractmethod
     def insert(table: Table) -> Insert:
         """Return an insert into a table, in the database's dialect. Static: statements are kept by it."""
+
+    @abstractmethod
+    def turn(self, name: str) -> Sequence[Executable]:
+        """Return what a transaction executes first, so that those of the same `name` are executed one after another.
+
+        That is nothing for a database that executes all of them so.
+        """
 
     @abstractmethod
     def fault(self, error: BaseException) -> JournalError:

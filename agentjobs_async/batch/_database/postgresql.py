@@ -1,7 +1,7 @@
 """A journal on PostgreSQL: how it is reached, whether it is one, and how a new one is made."""
 
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from math import ceil
@@ -11,6 +11,7 @@ from weakref import WeakSet
 from sqlalchemy import (
     ColumnElement,
     Double,
+    Executable,
     Select,
     String,
     Table,
@@ -19,6 +20,7 @@ from sqlalchemy import (
     event,
     func,
     inspect,
+    literal,
     select,
     text,
 )
@@ -138,6 +140,10 @@ class ServerBackend(Backend):
     def insert(table: Table) -> postgresql.Insert:
         """Return an insert into a table."""
         return postgresql.insert(table)
+
+    def turn(self, name: str) -> Sequence[Executable]:
+        """Return a statement that waits for the transaction before this one of the same name."""
+        return (select(func.pg_advisory_xact_lock(func.hashtextextended(literal(name), APPLICATION))),)
 
     def fault(self, error: BaseException) -> JournalError:
         """Return an error of the server, or of reaching it, as a `JournalError`."""

@@ -6,12 +6,13 @@ import os
 import sqlite3
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, Final
 
 from sqlalchemy import (
+    Executable,
     Float,
     String,
     Table,
@@ -164,6 +165,10 @@ class FileBackend(Backend):
     def insert(table: Table) -> sqlite.Insert:
         """Return an insert into a table."""
         return sqlite.insert(table)
+
+    def turn(self, name: str) -> Sequence[Executable]:  # noqa: ARG002 - one writer at a time, whatever the name
+        """Return nothing: a file has one writer at a time."""
+        return ()
 
     def fault(self, error: BaseException) -> JournalError:
         """Return an error of SQLite as a `JournalError`."""

@@ -39,6 +39,7 @@ class _WriteQueue:
 
     Attributes:
         alone: Whether each statement is a transaction; otherwise the writes that wait together share one.
+        most: How many writes share a transaction at the most.
         pending: The writes; `None` ends the task.
         again: Writes that failed together, each of which is to be executed in a transaction of its own.
         waiting: What the callers of the writes wait for.
@@ -46,6 +47,7 @@ class _WriteQueue:
     """
 
     alone: bool = False
+    most: int = _MOST_TOGETHER
     pending: asyncio.Queue[_PendingWrite | None] = field(factory=asyncio.Queue)
     again: deque[_PendingWrite] = field(factory=deque)
     waiting: set[asyncio.Future[tuple[int, Rows]]] = field(factory=set)
@@ -57,7 +59,7 @@ class _WriteQueue:
         if self.again:
             return [self.again.popleft()]
         writes: list[_PendingWrite] = []
-        while not writes or (len(writes) < _MOST_TOGETHER and not self.pending.empty()):
+        while not writes or (len(writes) < self.most and not self.pending.empty()):
             write = await self.pending.get()
             if write is None:  # the last one
                 if writes:
@@ -79,7 +81,9 @@ class Database:
     Writes of the same time share one transaction, so that many writers cost one commit. On a file, a whole transaction
     is one piece of work for a thread, since a change of threads costs more than a statement. While a server is gone,
     all work is done again, so that a statement whose answer was lost is executed twice. On a server, claims have a
-    connection of their own: a claim may wait for another owner's, and no id of a job waits for a claim.
+    connection of their own, and so have writes in turn: these may wait for those of another process, and no id of a job
+    waits for them. A write in turn is a transaction of its own: two that each held several turns could wait for each
+    other.
 
     Attributes:
         connector: Its connections.
@@ -90,7 +94,8 @@ class Database:
         self.connector: Connector = Connector(backend)
         self._changes = _WriteQueue()
         self._claims = _WriteQueue(alone=True) if backend.claims_apart else self._changes
-        self._queues = (self._changes, self._claims) if backend.claims_apart else (self._changes,)
+        self._in_turn = _WriteQueue(most=1) if backend.claims_apart else self._changes
+        self._queues = (self._changes, self._claims, self._in_turn) if backend.claims_apart else (self._changes,)
         self._reading: set[asyncio.Task[Rows]] = set()
         self._closed = False
         self._binding = LoopBinding("journal")
@@ -119,20 +124,33 @@ class Database:
         return await asyncio.shield(reading)
 
     async def write(
-        self, *statements: Executable, parameters: Parameters | None = None, claims: bool = False
+        self,
+        *statements: Executable,
+        parameters: Parameters | None = None,
+        claims: bool = False,
+        turn: str | None = None,
     ) -> tuple[int, Rows]:
         """Execute statements durably in one transaction; return how many rows the last one touched, and its rows.
 
         A list of parameters executes them once for each. The whole transaction is executed again when its connection
         breaks before the answer comes: statements that were executed once must change nothing the second time. With
         `claims`, it may wait for other owners' claims, and no other transaction waits for it where the backend has
-        claims apart. Cancelling this call returns at once, and the statements may or may not be executed.
+        claims apart. With `turn`, it sees all that transactions of the same turn have committed before, in all
+        processes, and they wait for it. Cancelling this call returns at once, and the statements may or may not be
+        executed.
 
         Raises:
             JournalError: They were not executed; or, when the loop is ending, they may have been.
         """
+        if turn is not None:
+            return await self._write(self._in_turn, (*self.backend.turn(turn), *statements), parameters)
+        return await self._write(self._claims if claims else self._changes, statements, parameters)
+
+    async def _write(
+        self, queue: _WriteQueue, statements: tuple[Executable, ...] = (), parameters: Parameters | None = None
+    ) -> tuple[int, Rows]:
         self._check()
-        loop, queue = asyncio.get_running_loop(), self._claims if claims else self._changes
+        loop = asyncio.get_running_loop()
         if queue.writer is None:
             # It serves all callers for as long as the journal is open: in the context of none of them.
             queue.writer = loop.create_task(self._write_all(queue), context=Context())
@@ -154,8 +172,7 @@ class Database:
             JournalError: What was queued could not be executed.
         """
         self._check()
-        begun = [queue is self._claims for queue in self._queues if queue.writer is not None]
-        await asyncio.gather(*(self.write(claims=claims) for claims in begun))
+        await asyncio.gather(*(self._write(queue) for queue in self._queues if queue.writer is not None))
 
     async def once(
         self, work: Callable[[AnyConnection], Coroutine[Any, Any, object]], *, is_long: bool = False

@@ -18,6 +18,7 @@ _UNKNOWN_IN_A_ROW: Final = 3  # one or two are a hiccup; from the third on it is
 _FIRST_PROBE_SECONDS: Final = 1.0  # most hiccups are over by then
 _LONGEST_PROBE_SECONDS: Final = 60.0  # so an outage of ten minutes costs 15 creates
 _SHORTEST_RETRY_AFTER_SECONDS: Final = 1.0
+_LEAST_NEWS_SECONDS: Final = 0.5  # by which a hold gets longer; those that are refused at once come milliseconds apart
 LONGEST_RETRY_AFTER_SECONDS: Final = 3600.0  # a longer one holds creates back no longer than this
 
 
@@ -188,17 +189,21 @@ class CreateGate:
         self._under_way -= 1
         self._changed.set()
 
-    def hold(self, reason: Reason, seconds: float, error: Exception, *, expected: float = 0.0) -> None:
-        """Hold creates back for `seconds`, and perhaps for `expected`; a longer hold for the same reason stands."""
+    def hold(self, reason: Reason, seconds: float, error: Exception, *, expected: float = 0.0) -> bool:
+        """Hold creates back for `seconds`, and perhaps for `expected`; a longer hold for the same reason stands.
+
+        Return whether this is news: they were not held back for the same reason, or for less time.
+        """
         earlier = self._holds.pop(reason, None)  # to the end: the newest reason is the one that is shown
         now = self._clock()
         until = now + seconds if earlier is None else max(earlier.until, now + seconds)
         self._holds[reason] = Hold(until, max(until, now + expected), error)
         self.recalls += reason is not Reason.FULL
         self._changed.set()
+        return earlier is None or until - max(earlier.until, now) >= _LEAST_NEWS_SECONDS
 
-    def limit(self, began: float, retry_after: float | None, error: Exception) -> None:
-        """Hold creates back because the server refused one for now.
+    def limit(self, began: float, retry_after: float | None, error: Exception) -> bool:
+        """Hold creates back because the server refused one for now; return whether this is news, as of `hold`.
 
         Args:
             began: Loop time at which that create began.
@@ -211,7 +216,7 @@ class CreateGate:
             seconds = min(max(retry_after, _SHORTEST_RETRY_AFTER_SECONDS), LONGEST_RETRY_AFTER_SECONDS)
         else:
             seconds = self._backoff.refused(began, now) - now
-        self.hold(Reason.LIMITED, seconds, error)
+        return self.hold(Reason.LIMITED, seconds, error)
 
     def count_unknown(self, recalls: int, error: Exception, retry_after: float) -> bool:
         """Count a create that may have started an agent; return whether it begins an outage.

@@ -143,14 +143,16 @@ class CreateGates:
         """Hold back the creates of a project because the server refused one for now that began at `began`."""
         permit.spend()
         own = self.of(permit.project)
-        own.limit(began, error.retry_after if isinstance(error, ResponseError) else None, error)
+        is_news = own.limit(began, error.retry_after if isinstance(error, ResponseError) else None, error)
         own.count_definite()
-        _logger.warning("%s are held back for %.0f s: %s", _named(permit.project), own.limited_for, log_text(error))
+        if is_news:
+            _logger.warning("%s are held back for %.0f s: %s", _named(permit.project), own.limited_for, log_text(error))
 
     def hold_all(self, seconds: float, reason: Exception) -> None:
         """Hold back all creates because none can be sent."""
-        self.common.hold(Reason.UNSENT, seconds, reason)
-        _logger.warning("all creates are held back for %.0f s: %s", seconds, log_text(reason))
+        is_news = self.common.hold(Reason.UNSENT, seconds, reason)
+        if is_news:  # many that are under way fail at once
+            _logger.warning("all creates are held back for %.0f s: %s", seconds, log_text(reason))
 
     def is_refused(self, project: str) -> bool:
         """Return whether the server refuses the creates of a project at present."""

@@ -11,6 +11,7 @@ from agentjobs_async import (
     AgentJobsError,
     JobRef,
 )
+from agentjobs_async._errors import refuses_key
 from agentjobs_async.batch._failures import NOT_SENT, Failure, abandonment, classify, pause_after
 from agentjobs_async.batch._run.context import Phase, RunningItem
 from agentjobs_async.batch._run.create_gate import Reason
@@ -32,7 +33,6 @@ from agentjobs_async.batch._store.rows import BatchResult, JournalRow
 from agentjobs_async.batch._store.settling import take_telling
 from agentjobs_async.batch.items import Outcome
 from agentjobs_async.batch.states import State
-from agentjobs_async.errors import refuses_key
 from agentjobs_async.telemetry.links import last_create
 
 _LONGEST_CREATE_SECONDS: Final = 120.0  # an item's own time may be days; no server takes that long to create a job

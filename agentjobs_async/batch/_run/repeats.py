@@ -14,6 +14,7 @@ from agentjobs_async import (
     InvalidInputError,
     ResponseError,
 )
+from agentjobs_async._errors import may_be_under_way
 from agentjobs_async.batch._failures import Failure, pause_after
 from agentjobs_async.batch._run.context import RunContext
 from agentjobs_async.batch._run.create_gate import LONGEST_RETRY_AFTER_SECONDS
@@ -22,7 +23,6 @@ from agentjobs_async.batch._store.heartbeat import Instant
 from agentjobs_async.batch._store.owning import repeatable, take_to_repeat
 from agentjobs_async.batch._store.queries import Query
 from agentjobs_async.batch._store.rows import JournalRow
-from agentjobs_async.errors import may_be_under_way
 
 _REPEATED: Final = ", and a repetition with the same key ended: "
 _FINAL: Final = {Failure.REJECTED, Failure.UNAUTHORIZED, Failure.OUTDATED}

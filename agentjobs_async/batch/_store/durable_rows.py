@@ -1,11 +1,11 @@
 """The rows of durable jobs: which are followed, by whom, and which ends were told."""
 
 from collections.abc import AsyncIterator, Sequence
-from typing import Final
+from typing import Any, Final
 from uuid import uuid4
 
 from attrs import frozen
-from sqlalchemy import and_, case, func, literal_column, null, or_, select, update
+from sqlalchemy import ColumnElement, and_, case, func, literal_column, null, or_, select, true, update
 
 from agentjobs_async._extra import extra_text
 from agentjobs_async.batch._database.schema import (
@@ -71,6 +71,39 @@ class Submitted:
     is_followed: bool
 
 
+@frozen
+class User:
+    """Whose job a new row is.
+
+    Attributes:
+        id: What the row has of the user: no other user has the same.
+        most_open: How many of the user's rows may be planned, sending or active; `None` for any number.
+    """
+
+    id: str
+    most_open: int | None
+
+
+def _columns_of(item: BatchItem) -> dict[str, Any]:
+    """Return the columns that hold what an item has: a context or an extra that it does not have stays null."""
+    columns = {"key": item.key, "prompt": item.prompt, "project_id": item.project_id}
+    if item.context is not None:
+        columns["context"] = context_text(item.context)
+    if item.extra:
+        columns["extra"] = extra_text(item.extra)
+    return columns
+
+
+def _has_room(key: str, user: User) -> ColumnElement[bool]:
+    """Return whether the row of `key` is there, or its user may have one more."""
+    if user.most_open is None:
+        return true()
+    is_there = select(_ROW.number).where(_ROW.key == key).exists()
+    # Nobody would record the end of one that is not followed any more: it would count for good.
+    open_rows = select(func.count()).where(_ROW.user_id == user.id, _ROW.state.in_(_OPEN), FOLLOWED)
+    return or_(is_there, open_rows.scalar_subquery() < user.most_open)
+
+
 class DurableRows:
     """Plans and follows the rows of durable jobs. Each call raises a `JournalError` when the journal can't be used.
 
@@ -94,25 +127,38 @@ class DurableRows:
         own = and_(_ROW.follower == follower, or_(~_ROW.is_noticed, _IS_LEFT, is_to_be_polled))
         self._needs_follower = or_(own, and_(_ROW.follower.is_(None), self._to_do))
 
-    async def submit(self, item: BatchItem) -> Submitted | None:
-        """Plan a durable job, or find its row, and return it; `None` where its key is that of another prompt or extra.
+    async def submit(self, item: BatchItem, user: User | None = None) -> Submitted | None:
+        """Plan a durable job, or find its row, and return it.
 
-        A row that is there keeps its context. The item of a batch becomes a durable job, and is followed from now on.
+        Return `None` where its key is that of another prompt, project, extra or user, or where a new job would be one
+        more than its user may have under way. A row that is there keeps its context. The item of a batch becomes a
+        durable job, and is followed from now on.
         """
         times = statements.planned_times(self._store.now())
         is_of_a_batch = _ROW.follow == Follow.NO.value
-        updated = {
+        updated: dict[str, Any] = {
             "follow": case((is_of_a_batch, Follow.YES.value), else_=_ROW.follow),
             "follower": case((is_of_a_batch, self.follower), else_=_ROW.follower),
             "is_noticed": and_(_ROW.is_noticed, ~is_of_a_batch),
         }
-        planned = {"page": uuid4().hex, "follow": Follow.YES.value, "follower": self.follower, **times}
-        planning = statements.plan(self._store.insert(ITEMS), planned, updated=updated, returned=[_ROW.follower])
-        values = {"key": item.key, "prompt": item.prompt, "project_id": item.project_id}
-        context = {} if item.context is None else {"context": context_text(item.context)}
-        extra = {"extra": extra_text(item.extra)} if item.extra else {}
-        _, found = await self._store.write(planning, parameters=[values | context | extra])
+        planned: dict[str, Any] = {"page": uuid4().hex, "follow": Follow.YES.value, "follower": self.follower, **times}
+        insert, returned = self._store.insert(ITEMS), [_ROW.follower]
+        if user is None:
+            planning = statements.plan(insert, planned, updated=updated, returned=returned)
+            _, found = await self._store.write(planning, parameters=[_columns_of(item)])
+        else:
+            planned |= {"user_id": user.id, **_columns_of(item)}
+            updated |= {"user_id": func.coalesce(_ROW.user_id, user.id)}
+            condition = _has_room(item.key, user)
+            planning = statements.plan(insert, planned, updated=updated, returned=returned, condition=condition)
+            # Of two transactions at once, neither would count the other's job. Without a limit, nothing is counted.
+            _, found = await self._store.write(planning, turn=None if user.most_open is None else user.id)
         return Submitted(row_of(found[0][:-1]), found[0][-1] == self.follower) if found else None
+
+    async def last_of(self, user_id: str, last: int) -> list[JournalRow]:
+        """Return the last rows of a user, in the order of their numbers."""
+        newest = ROWS.where(_ROW.user_id == user_id).order_by(_ROW.number.desc()).limit(last)
+        return rows_of(await self._store.read(newest))[::-1]
 
     async def notice(self, after: int = 0, *, key: str | None = None) -> list[Noticed]:
         """Follow the next rows above the number `after` that need it, and return them.
@@ -205,6 +251,12 @@ class DurableRows:
         tries = TRIES.c
         untold = EARLIER.where(_ROW.key == key, tries.told_at.is_(None), tries.follow == Follow.YES.value)
         return rows_of(await self._store.read(untold.order_by(tries.number)))
+
+    async def is_given_up(self, key: str) -> bool:
+        """Return whether nobody is going to repeat an unknown create: it is no durable job's, or was told as an end."""
+        is_left = or_(~FOLLOWED, _ROW.told_at.is_not(None))
+        unknown = select(_ROW.number).where(_ROW.key == key, _ROW.state == State.UNKNOWN, is_left)
+        return bool(await self._store.read(unknown))
 
     async def hold(self, keys: Sequence[str], error: str) -> list[JournalRow]:
         """Record why some hundred planned rows of this follower are held back, and return those that are."""

@@ -3,6 +3,7 @@
 from collections import Counter
 from typing import Any, Final
 
+from attrs import frozen
 from sqlalchemy import ColumnElement, Select, Subquery, and_, case, func, literal_column, or_, select, true, union_all
 
 from agentjobs_async.batch._database.schema import ITEMS, SENDS, SKEW_SECONDS, TRIES, seconds_of
@@ -30,6 +31,34 @@ async def last_change(store: Store) -> float:
     """Return when a row was changed last, in seconds since the epoch; 0 without any row."""
     found = await store.read(select(func.max(_ROW.changed_at)))
     return legible(lambda: float(found[0][0] or 0))
+
+
+@frozen
+class Activity:
+    """When a journal was worked on.
+
+    Attributes:
+        seconds: From the first create that was sent to the last end of an item; `None` before the first end.
+        silent_for: Seconds since the last sign of a run: a create, a poll, or the end of an item; `None` without any.
+    """
+
+    seconds: float | None = None
+    silent_for: float | None = None
+
+
+async def activity(store: Store) -> Activity:
+    """Return when a journal was worked on, by the present tries of its items; what a person did does not count."""
+    ended_at = case((_ROW.state != State.ABANDONED, _ROW.ended_at))
+    ends = func.max(ended_at) - func.min(_ROW.sent_at)
+    last = [func.max(time) for time in (_ROW.sent_at, _ROW.created_at, _ROW.seen_at, ended_at)]
+    ages = [store.now_column() - time for time in last]
+    found = (await store.read(select(ends.label("ends"), *ages)))[0]
+    return legible(lambda: _activity(*found))
+
+
+def _activity(ends: Any, *ages: Any) -> Activity:
+    known = [max(float(age), 0.0) for age in ages if age is not None]
+    return Activity(None if ends is None else max(float(ends), 0.0), min(known, default=None))
 
 
 async def last_number(store: Store) -> int:

@@ -11,7 +11,7 @@ from attrs import field, fields, frozen
 
 from agentjobs_async import AgentJob, JobRef, JournalError, ResponseError
 from agentjobs_async.batch.items import BatchItem, Outcome
-from agentjobs_async.batch.states import State
+from agentjobs_async.batch.states import WITHOUT_ERROR, State
 
 T = TypeVar("T")
 
@@ -29,7 +29,7 @@ class JournalRow:
         job_id: The job's id; `None` before it is known, and always in the state `unknown`.
         pr_link: The link of the ended job's pull request, as the server gave it; `None` without one.
         error: Why the state is what it is, or what ended the last wait; `None` where nothing went wrong, and where the
-            job itself ended, however it did: reports and commands say "the agent failed" then.
+            job itself ended, however it did: `why` has words for that, too.
         updated_at: When the row was changed last, in UTC.
         number: Its position in the journal, from 1.
         planned_at: When the item was planned, in UTC, by the journal's clock, as all times. A time is `None` where it
@@ -67,13 +67,22 @@ class JournalRow:
     traceparent: str | None = field(default=None, repr=False)
 
     @property
+    def why(self) -> str | None:
+        """Why the item has no result of an agent: its error, or how its job ended, such as `the agent failed`.
+
+        `None` where it has a result, or may get one and nothing went wrong.
+        """
+        return self.error or WITHOUT_ERROR.get(self.state)
+
+    @property
     def item(self) -> BatchItem:
         """The item as it was planned."""
         return BatchItem(self.key, self.prompt, self.project_id, self.context, self.extra)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the row as a JSON object: its attributes by their names, times in ISO 8601."""
-        return {name: _plain(getattr(self, name)) for name in (column.name for column in fields(JournalRow))}
+        """Return the row as a JSON object: its attributes by their names, times in ISO 8601, as `error` its `why`."""
+        names = (column.name for column in fields(JournalRow))
+        return {name: _plain(getattr(self, name)) for name in names} | {"error": self.why}
 
 
 @frozen

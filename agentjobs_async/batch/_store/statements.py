@@ -15,6 +15,7 @@ from sqlalchemy import (
     and_,
     bindparam,
     case,
+    cast,
     delete,
     func,
     insert,
@@ -70,11 +71,12 @@ def plan(
     *,
     updated: Mapping[str, Any] = MappingProxyType({}),
     returned: Sequence[ColumnElement[Any]] = (),
+    condition: ColumnElement[bool] | None = None,
 ) -> ReturningInsert[Any]:
     """Insert planned rows, and return them and the rows that are there already, which only get a new page.
 
-    Left out are rows of another prompt, project or extra under the same key, and those of an earlier page of the same
-    source.
+    Left out are rows of another prompt, project, extra or user under the same key, and those of an earlier page of the
+    same source.
     Executed again, when its answer was lost, this finds rows of its own page and returns the same rows. It holds no
     value besides those of its columns, so that SQLAlchemy compiles it once for any number of rows.
 
@@ -83,15 +85,18 @@ def plan(
         values: Columns of all new rows. `page` is the id of a page: 32 characters that name the source, then anything.
         updated: Other columns that change in rows that are there.
         returned: What is returned besides the rows.
+        condition: What has to be true for anything to be done: of one row only, all of whose columns are `values`.
     """
     # The state as a literal: a parameter would be one more for each row.
-    planned = insert.values(state=literal_column(f"'{State.PLANNED}'"), **values)
+    values = {"state": literal_column(f"'{State.PLANNED}'"), **values}
+    planned = insert.values(**values) if condition is None else _from_select(insert, values, condition)
     given = planned.excluded
     # An extra that is not among the columns is null: `=` would never find it the same.
     is_same = and_(
         _ROW.prompt == given.prompt,
         _ROW.project_id == given.project_id,
         _ROW.extra.is_not_distinct_from(given.extra),
+        or_(given.user_id.is_(None), _ROW.user_id.is_(None), _ROW.user_id == given.user_id),
     )
     is_first = or_(_ROW.page.is_(None), _ROW.page == given.page, _source(_ROW.page) != _source(given.page))
     return planned.on_conflict_do_update(
@@ -99,6 +104,12 @@ def plan(
         set_={"page": given.page, **updated},
         where=and_(is_first, is_same),
     ).returning(*SHOWN, *returned)
+
+
+def _from_select(insert: Insert, values: Mapping[str, Any], condition: ColumnElement[bool]) -> Insert:
+    """Return an insert of one row, if `condition` is true as the statement is executed."""
+    cells = [cast(value, _ROW[name].type).label(name) for name, value in values.items()]
+    return insert.from_select(list(values), select(*cells).where(condition))
 
 
 def _source(page: ColumnElement[Any]) -> ColumnElement[str]:

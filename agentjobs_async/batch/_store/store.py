@@ -125,9 +125,11 @@ class Store:
         """Return the rows of a query. The rooms of the store use it; others have `select` and the rest."""
         return await self._database.read(statement)
 
-    async def write(self, *written: Executable, parameters: Parameters | None = None) -> tuple[int, Rows]:
+    async def write(
+        self, *written: Executable, parameters: Parameters | None = None, turn: str | None = None
+    ) -> tuple[int, Rows]:
         """Execute statements as `Database.write`. The rooms of the store use it; others have `move` and the rest."""
-        return await self._database.write(*written, parameters=parameters)
+        return await self._database.write(*written, parameters=parameters, turn=turn)
 
     def check_text(self, name: str, text: str) -> None:
         """Check that the journal can store a text of the user's.

@@ -72,8 +72,6 @@ NEW: dict[str, dict[str, Any]] = {
     ABANDON.name: {"error": "abandoned"},
 }
 """What the caller of each move gives besides."""
-OWN_COLUMNS = {"state", "change", "revision", "is_noticed", "updated_at", "changed_at"}
-"""What each move changes."""
 SET_BY_CLAIMS = {"claim", "change", "idempotency_key"}
 """What a claim sets to values that nobody gives."""
 
