@@ -1,58 +1,71 @@
-"""Start jobs from Telegram, in aiogram: TELEGRAM_TOKEN=123:abc python docs/recipes/aiogram_bot.py, then /job PROMPT."""
+"""A Telegram bot in aiogram: /job starts a job, and the bot says in the chat how it has ended.
+
+pip install "agentjobs-async[batch]" aiogram
+export AGENTJOBS_BASE_URL=... AGENTJOBS_API_KEY=... AGENTJOBS_PROJECT_ID=...
+TELEGRAM_TOKEN=123:abc OPERATORS="42" python docs/recipes/aiogram_bot.py
+
+Telegram's @BotFather gives you the token. OPERATORS has the ids of the users who may /settle jobs, separated by spaces.
+Then write to the bot: /job Fix the links on the start page
+"""
 
 import asyncio
 import logging
 import os
-import re
-from typing import Any
 
 from aiogram import Bot, Dispatcher
 from aiogram.client.session.aiohttp import AiohttpSession
 from aiogram.client.telegram import TelegramAPIServer
 from aiogram.exceptions import TelegramBadRequest, TelegramForbiddenError, TelegramMigrateToChat, TelegramRetryAfter
-from aiogram.filters import Command, CommandObject
+from aiogram.filters import Command
 from aiogram.types import Message, ReplyParameters
-from bot_jobs import opened
 
-API = TelegramAPIServer.from_base(os.environ.get("TELEGRAM_API", "https://api.telegram.org"))
-log = logging.getLogger("bot")
+from agentjobs_async import AgentJobsSession
+from agentjobs_async.chat import ChatJobs, Place, split_command
+from agentjobs_async.durable import RetryLater, Undeliverable
+from agentjobs_async.web import drain_on_signal
+
+server = TelegramAPIServer.from_base(os.environ.get("TELEGRAM_API", "https://api.telegram.org"))
+bot = Bot(os.environ["TELEGRAM_TOKEN"], session=AiohttpSession(api=server))
+dispatcher = Dispatcher()
+
+
+async def send(place: Place, text: str) -> None:
+    """Send a text to the chat that a place names. The two errors say what to do when Telegram refuses it."""
+    try:
+        await reply(place, text)
+    except TelegramRetryAfter as error:
+        raise RetryLater(error.retry_after) from None
+    except (TelegramForbiddenError, TelegramBadRequest) as error:  # the bot is blocked, or the chat is gone
+        raise Undeliverable(str(error)) from None
+
+
+async def reply(place: Place, text: str) -> None:
+    """Reply to the message that asked for a job."""
+    message = ReplyParameters(message_id=place.message, allow_sending_without_reply=True)
+    try:
+        await bot.send_message(place.chat, text, reply_parameters=message)
+    except TelegramMigrateToChat as error:  # the group became a supergroup, with a new chat id and new message ids
+        await bot.send_message(error.migrate_to_chat_id, text)
+
+
+session = AgentJobsSession()
+operators = os.environ.get("OPERATORS", "").split()
+jobs = ChatJobs(send, session=session, journal=os.environ.get("JOURNAL", "bot.db"), operators=operators)
+
+
+@dispatcher.message(Command("job", "jobs", "cancel", "settle"))
+async def on_command(message: Message) -> None:
+    place = Place(chat=message.chat.id, user=message.from_user.id, message=message.message_id)
+    command, text = split_command(message.text or message.caption)
+    await jobs.handle(place, command, text)
 
 
 async def main() -> None:
-    async def send(origin: dict[str, Any], text: str) -> None:
-        """Reply to a command, unless the bot is blocked there or the chat is gone."""
-        chat, reply = origin["chat"], ReplyParameters(message_id=origin["message"], allow_sending_without_reply=True)
-        while True:
-            try:
-                await bot.send_message(chat, text, reply_parameters=reply)
-                break
-            except TelegramRetryAfter as error:
-                await asyncio.sleep(error.retry_after)
-            except TelegramMigrateToChat as error:  # the group has become a supergroup, with other message ids
-                chat, reply = error.migrate_to_chat_id, None
-            except (TelegramForbiddenError, TelegramBadRequest) as error:
-                log.warning("%s can't be reached: %s", origin, error)
-                break
-
-    async def on_command(message: Message, command: CommandObject) -> None:
-        user = message.from_user.id if message.from_user else 0
-        origin = {"chat": message.chat.id, "user": user, "message": message.message_id}
-        prompt = re.sub(r"^\S+\s?", "", message.text or "")  # all after the command and one space, as it was written
-        reply = asyncio.gather(send(origin, await answer(origin, command.command, prompt)), return_exceptions=True)
-        replies.add(reply)  # not awaited: a 429 in one chat must not hold up the others; one that is lost does no harm
-        reply.add_done_callback(replies.discard)
-
-    replies: set[asyncio.Future] = set()
-    dispatcher = Dispatcher()
-    dispatcher.message.register(on_command, Command("job", "jobs", "cancel", "settle"))
-    async with (
-        Bot(os.environ["TELEGRAM_TOKEN"], session=AiohttpSession(api=API)) as bot,
-        opened(send) as answer,
-    ):
-        # Not as tasks: a command is confirmed once its job is planned. SIGTERM ends the polling.
+    async with bot, session, drain_on_signal(session), jobs:
+        # Without tasks, a message is confirmed to Telegram only after its handler has returned. Its job is then in the
+        # journal, so a crash before that loses nothing: Telegram delivers the message again.
+        # aiogram itself stops polling at SIGTERM and SIGINT.
         await dispatcher.start_polling(bot, handle_as_tasks=False, close_bot_session=False)
-        if replies:
-            await asyncio.wait(replies, timeout=5)
 
 
 logging.basicConfig()

@@ -1,38 +1,41 @@
 # %% [markdown]
 # Jobs in a notebook: open this file in Jupyter (with Jupytext) or in VS Code, or copy the cells. A notebook runs in an
 # event loop, so `await` works in every cell.
+#
+# Before you start Jupyter, run `pip install 'agentjobs-async[cli]'`, and set the environment variables
+# AGENTJOBS_BASE_URL, AGENTJOBS_API_KEY and AGENTJOBS_PROJECT_ID.
 
 # %% One session for the whole notebook. Close it (last cell) before you run this cell again.
 from agentjobs_async import AgentJobsSession, JobRef
+from agentjobs_async.batch import BatchItem, Journal, run_batch
 
 session = AgentJobsSession()
 
-# %% Each run of this cell starts an agent: after an interrupt or an error, look at the service before you run it again.
-# Keep the token: it outlives the kernel.
+# %% One job. Each run of this cell starts an agent. Keep the token, which outlives the kernel.
 job = await session.create_job("Document the v2 endpoints")
 token = job.ref.to_token()
 print(token)
 
-# %% Each change, until the end. If you interrupt the kernel (Ctrl-C), the job continues: run this cell again.
+# %% Show each change of that job, until its end. You may interrupt this cell and run it again: the job continues.
 async with session.updates(JobRef.from_token(token), timeout=None) as changes:
     async for job in changes:
         print(job.status, job.pr_link or "")
 
-# %% Many jobs: what is to be done, and what was created. To run this cell again forgets that.
-prompts = ["Fix the broken links", "Translate the glossary"]
-jobs = {}
+# %% Many jobs, each under a key of your own. A file, the journal, records them. So you may interrupt the next cell and
+# run it again, even after a restart of the kernel: it continues, and starts no agent twice.
+prompts = {"links": "Fix the broken links", "glossary": "Translate the glossary"}
+items = [BatchItem(key, prompt) for key, prompt in prompts.items()]
 
-# %% Each is kept once it is created: after an interrupt or an error, this cell continues with the next. First look
-# at the service: the agent whose create was under way may have been started.
-for prompt in prompts:
-    if prompt not in jobs:
-        jobs[prompt] = await session.create_job(prompt)
-        print(jobs[prompt].ref.to_token(), prompt)
-
-# %% Their ends, as they come. This cell may be interrupted and run again.
-async with session.as_completed(list(jobs.values()), timeout=None) as results:
+# %% Create the jobs that are not created yet, and show how each one ends.
+async with Journal.open("notebook.db") as journal, run_batch(session, items, journal=journal, timeout=None) as results:
     async for result in results:
-        print(result.ref.to_token(), result.error or result.job.status)
+        print(result.item.key, result.outcome)
 
-# %% At the end.
+# %% Show all items of the journal. If a create was interrupted, its item is `unknown`: an agent may have been started.
+# Look for its job at the service, then settle the item in a terminal by `agentjobs resolve notebook.db`.
+async with Journal.open("notebook.db") as journal:
+    async for row in journal.rows():
+        print(row.key, row.state, row.pr_link or row.error or "")
+
+# %% Close the session at the end.
 await session.aclose()

@@ -1,78 +1,90 @@
-"""Start jobs from Telegram, in python-telegram-bot: TELEGRAM_TOKEN=… python docs/recipes/python_telegram_bot.py."""
+"""A Telegram bot in python-telegram-bot: /job starts a job, and the bot says in the chat how it has ended.
+
+pip install "agentjobs-async[batch]" python-telegram-bot
+export AGENTJOBS_BASE_URL=... AGENTJOBS_API_KEY=... AGENTJOBS_PROJECT_ID=...
+TELEGRAM_TOKEN=123:abc OPERATORS="42" python docs/recipes/python_telegram_bot.py
+
+Telegram's @BotFather gives you the token. OPERATORS has the ids of the users who may /settle jobs, separated by spaces.
+Then write to the bot: /job Fix the links on the start page
+"""
 
 import asyncio
 import logging
 import os
-import re
-import signal
-from typing import Any
 
-from bot_jobs import opened
 from telegram import ReplyParameters, Update
-from telegram.error import BadRequest, ChatMigrated, Forbidden, InvalidToken, RetryAfter, TelegramError
+from telegram.error import BadRequest, ChatMigrated, Forbidden, NetworkError, RetryAfter
 from telegram.ext import Application, CommandHandler, ContextTypes, filters
 
+from agentjobs_async import AgentJobsSession
+from agentjobs_async.chat import ChatJobs, Place, split_command
+from agentjobs_async.durable import RetryLater, Undeliverable
+from agentjobs_async.web import drain_on_signal
+
 API = os.environ.get("TELEGRAM_API", "https://api.telegram.org")
-bot = Application.builder().token(os.environ["TELEGRAM_TOKEN"]).base_url(f"{API}/bot").updater(None).build()
-replies: set[asyncio.Future] = set()
+builder = Application.builder().token(os.environ["TELEGRAM_TOKEN"]).base_url(f"{API}/bot")
+application = builder.updater(None).build()  # no updater: `poll`, below, fetches the updates
 log = logging.getLogger("bot")
 
 
-async def send(origin: dict[str, Any], text: str) -> None:
-    """Reply to a command, unless the bot is blocked there or the chat is gone."""
-    chat, reply = origin["chat"], ReplyParameters(origin["message"], allow_sending_without_reply=True)
-    while True:
-        try:
-            await bot.bot.send_message(chat, text, reply_parameters=reply)
-            break
-        except RetryAfter as error:
-            await asyncio.sleep(float(error.retry_after))
-        except ChatMigrated as error:  # the group has become a supergroup, with other message ids
-            chat, reply = error.new_chat_id, None
-        except (Forbidden, BadRequest) as error:
-            log.warning("%s can't be reached: %s", origin, error)
-            break
+async def send(place: Place, text: str) -> None:
+    """Send a text to the chat that a place names. The two errors say what to do when Telegram refuses it."""
+    try:
+        await reply(place, text)
+    except RetryAfter as error:
+        raise RetryLater(float(error.retry_after)) from None
+    except (Forbidden, BadRequest) as error:  # the bot is blocked, or the chat is gone
+        raise Undeliverable(str(error)) from None
+
+
+async def reply(place: Place, text: str) -> None:
+    """Reply to the message that asked for a job."""
+    message = ReplyParameters(place.message, allow_sending_without_reply=True)
+    try:
+        await application.bot.send_message(place.chat, text, reply_parameters=message)
+    except ChatMigrated as error:  # the group became a supergroup, with a new chat id and new message ids
+        await application.bot.send_message(error.new_chat_id, text)
+
+
+session = AgentJobsSession()
+operators = os.environ.get("OPERATORS", "").split()
+jobs = ChatJobs(send, session=session, journal=os.environ.get("JOURNAL", "bot.db"), operators=operators)
 
 
 async def on_command(update: Update, _context: ContextTypes.DEFAULT_TYPE) -> None:
     message = update.message
-    user = message.from_user.id if message.from_user else 0
-    origin = {"chat": message.chat_id, "user": user, "message": message.message_id}
-    command = message.text[1 : message.entities[0].length].partition("@")[0].lower()
-    prompt = re.sub(r"^\S+\s?", "", message.text)  # all after the command and one space, as it was written
-    reply = asyncio.gather(send(origin, await bot.bot_data["answer"](origin, command, prompt)), return_exceptions=True)
-    replies.add(reply)  # not awaited: a 429 in one chat must not hold up the others; one that is lost does no harm
-    reply.add_done_callback(replies.discard)
+    place = Place(chat=message.chat_id, user=message.from_user.id, message=message.message_id)
+    command, text = split_command(message.text)
+    await jobs.handle(place, command, text)
 
 
-async def poll() -> None:
-    """Handle updates; unlike `run_polling`, confirm a command only once its job is planned."""
+async def poll(stopped: asyncio.Event) -> None:
+    """Fetch and handle updates until a signal comes.
+
+    `run_polling` confirms an update to Telegram before its handler has returned. Here, the next `offset` confirms it
+    afterwards: its job is then in the journal, and a crash before that loses nothing.
+    """
     offset = 0
-    while True:
+    while not stopped.is_set():
         try:
-            updates = await bot.bot.get_updates(offset, timeout=10, allowed_updates=["message"])
-        except InvalidToken:
-            raise
-        except TelegramError as error:
+            updates = await application.bot.get_updates(offset, timeout=5, allowed_updates=["message"])
+        except (NetworkError, RetryAfter) as error:
             log.warning("no updates: %s", error)
             await asyncio.sleep(3)
             continue
         for update in updates:
-            await bot.process_update(update)
+            await application.process_update(update)
             offset = update.update_id + 1
 
 
+# The filter leaves out edited messages.
+commands = CommandHandler(["job", "jobs", "cancel", "settle"], on_command, filters.UpdateType.MESSAGE)
+application.add_handler(commands)
+
+
 async def main() -> None:
-    bot.add_handler(CommandHandler(["job", "jobs", "cancel", "settle"], on_command, filters.UpdateType.MESSAGE))
-    async with bot, opened(send) as bot.bot_data["answer"]:
-        polling = asyncio.create_task(poll())
-        for number in (signal.SIGTERM, signal.SIGINT):  # a second one changes nothing
-            asyncio.get_running_loop().add_signal_handler(number, polling.cancel)
-        await asyncio.wait([polling])
-        if replies:
-            await asyncio.wait(replies, timeout=5)
-        if not polling.cancelled():
-            polling.result()
+    async with application, session, drain_on_signal(session, pass_on=False) as stopped, jobs:
+        await poll(stopped)
 
 
 logging.basicConfig()

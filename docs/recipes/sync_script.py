@@ -1,80 +1,57 @@
-"""Create jobs and wait for them from synchronous code: one event loop, in one thread.
+"""Run prompts from synchronous code: `asyncio.run` is called once, and returns when all jobs have ended.
 
+pip install 'agentjobs-async[cli]'
+export AGENTJOBS_BASE_URL=... AGENTJOBS_API_KEY=... AGENTJOBS_PROJECT_ID=...
 python docs/recipes/sync_script.py "Document the v2 endpoints" "Fix the broken links"
 
-Each prompt is one job in the journal jobs.db: the same command continues, whatever ended it, and doubles nothing.
-The exit code is 1 unless all are completed. Without the journal, it starts them all again.
+Each prompt is one job in the journal jobs.db. However this command ends, run it again: it continues, and starts no job
+twice. If you delete the journal, it starts all of them again. Its exit code is 0 only if all jobs are completed.
 """
 
 import asyncio
 import os
-import signal
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import AsyncExitStack, contextmanager
 from hashlib import sha256
-from threading import Thread
 
-from agentjobs_async import AgentJob, AgentJobsError, AgentJobsSession
-from agentjobs_async.batch import Journal
-from agentjobs_async.durable import DurableJobs
+from agentjobs_async import AgentJobsError, AgentJobsSession
+from agentjobs_async.batch import BatchItem, BatchResult, Journal, run_batch
+from agentjobs_async.web import drain_on_signal
 
-
-@contextmanager
-def running_loop() -> Iterator[Callable]:
-    """Run an event loop in a thread of its own; any other thread may hand it a coroutine, and gets a future."""
-    loop = asyncio.new_event_loop()
-    thread = Thread(target=loop.run_forever, name="agentjobs")
-    thread.start()
-    try:
-        yield lambda coroutine: asyncio.run_coroutine_threadsafe(coroutine, loop)
-    finally:
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
+JOURNAL = os.environ.get("JOURNAL", "jobs.db")
 
 
-async def ended(session: AgentJobsSession, jobs: DurableJobs, prompt: str) -> AgentJob:
-    """Return the job of a prompt once it has ended; it is started unless the journal has it."""
-    key = sha256(prompt.encode(errors="surrogateescape")).hexdigest()[:16]
-    entry = await jobs.submit(key, prompt)
-    if entry.ref is None:  # `agentjobs resolve` settles what is unknown
-        raise AgentJobsError(f"{key} is {entry.state}: {entry.error}")
-    return await session.wait_for_job(entry.ref, timeout=None)
+def item_of(prompt: str) -> BatchItem:
+    """Return the item of a prompt. Its key is a hash of the prompt, so that the same prompt is the same job."""
+    return BatchItem(sha256(os.fsencode(prompt)).hexdigest()[:16], prompt)
 
 
-def run(prompts: list[str]) -> int:
-    """Print the end of each prompt's job; return the exit code."""
-    session, journal = AgentJobsSession(), Journal.open(os.environ.get("JOURNAL", "jobs.db"))
-    jobs, blocks, code = DurableJobs(session, journal), AsyncExitStack(), 0
-    with running_loop() as submit:
+def show(result: BatchResult) -> None:
+    """Print how a job ended, or why there is none."""
+    link = None if result.job is None else result.job.pr_link
+    end = result.error or link or "no pull request"
+    print(result.item.key, f"{result.outcome}: {end}", flush=True)
 
-        def stop(number: int, _frame: object) -> None:
-            nonlocal code
-            code = 128 + number
-            submit(session.drain())  # ends the waits, but no create under way; a second signal changes nothing
 
-        signal.signal(signal.SIGTERM, stop)
-        signal.signal(signal.SIGINT, stop)
-        try:
-            for block in (session, journal, jobs):
-                submit(blocks.enter_async_context(block)).result()
-            for prompt, end in [(prompt, submit(ended(session, jobs, prompt))) for prompt in prompts]:
-                try:
-                    print((job := end.result()).ref.to_token(), job.status, job.pr_link or "", flush=True)
-                    code = code or int(not job.succeeded)
-                except AgentJobsError as error:
-                    code = code or 1
-                    print(f"{prompt[:40]!a}: {error}", file=sys.stderr)
-        finally:
-            submit(blocks.aclose()).result()
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the end of the loop is near
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
-    return code
+async def run(prompts: list[str]) -> bool:
+    """Run the prompts to their ends, and return whether all of them are completed."""
+    items = [item_of(prompt) for prompt in dict.fromkeys(prompts)]  # a prompt that is given twice is one job
+    async with (
+        AgentJobsSession() as session,
+        drain_on_signal(session, pass_on=False),  # at SIGTERM or Ctrl-C, records the answers to creates under way
+        Journal.open(JOURNAL) as journal,
+    ):
+        async with run_batch(session, items, journal=journal, timeout=None) as results:
+            async for result in results:
+                show(result)
+        rows = [await journal.get(item.key) for item in items]  # also of those that ended in an earlier run
+    completed = [row for row in rows if row is not None and row.state == "completed"]
+    print(f"{len(completed)} of {len(items)} are completed; for the others, type: agentjobs status {JOURNAL}")
+    return len(completed) == len(items)
 
 
 if __name__ == "__main__":
     try:
-        sys.exit(run(sys.argv[1:]))
-    except AgentJobsError as error:  # of the settings, or the journal
+        all_completed = asyncio.run(run(sys.argv[1:]))
+    except AgentJobsError as error:  # a setting is missing, the key is refused, a signal came, ...
         sys.exit(str(error))
+    sys.exit(0 if all_completed else 1)

@@ -1,5 +1,8 @@
 import asyncio
+import os
+import signal
 from collections.abc import AsyncIterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -7,60 +10,92 @@ from tenacity import wait_fixed
 
 from agentjobs_async import PollPolicy
 from agentjobs_async.batch import Journal
-from agentjobs_async.durable import DurableJobs
+from agentjobs_async.chat import ChatJobs, Place
+from agentjobs_async.durable import DurableJobs, RetryLater, Undeliverable
 from agentjobs_async.testing import Emulator, JobScript
+from tests.chat.said import Said
 from tests.docs.samples import run_page
 from tests.until import until
 
+PLACE = Place(50, 7, 103)
 
-async def test_durable_bot(emulator: Emulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The bot starts one job for a message that comes twice, and tells its user of the end after a restart."""
+
+@pytest.fixture
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder for the journal."""
     monkeypatch.chdir(tmp_path)
-    names = run_page("bots")
-    sent: list[tuple[int, str]] = []
-    told = asyncio.Event()
 
-    async def send(chat: int, text: str) -> None:
-        await asyncio.sleep(0)
-        sent.append((chat, text))
-        told.set()
 
-    async def messages(count: int) -> AsyncIterator[tuple[str, int, str]]:
+@pytest.mark.usefixtures("_folder")
+async def test_bot(emulator: Emulator) -> None:
+    """The bot starts one job for a message that comes twice, and tells its user of the end after a restart."""
+    said = Said()
+    run = run_page("bots")["bot"]
+
+    async def messages(count: int) -> AsyncIterator[tuple[Place, str]]:
         for _ in range(count):
-            yield "message-1", 7, "Hello"
-        if not count:
-            await told.wait()
+            yield PLACE, "/job@my_bot Hello"
+        await said.until("103 is noted" if count else "103 completed: ")
 
     emulator.script(JobScript(duration=float("inf")))
-    await names["bot"](messages(2), send)
-    assert sent == []
+    await run(messages(2), said.send)
     await emulator.inject("document status=completed forever on=get")
-    await names["bot"](messages(0), send)
-    assert [(chat, text.partition(" ")[0]) for chat, text in sent] == [(7, "completed:")]
+    await run(messages(0), said.send)
+    assert emulator.agents_started == {"Hello": 1}
+    assert [text.split(":")[0] for text in said.words][-1] == "103 completed"
+
+
+@pytest.mark.usefixtures("_folder")
+async def test_settings(emulator: Emulator) -> None:
+    """The samples acknowledge with an answer, limit users, name operators, and speak German."""
+    names, said = run_page("bots"), Said()
+    emulator.script(JobScript(duration=float("inf")))
+    async with names["limited"](said.send) as jobs:
+        answers = [
+            await names["acknowledge"](jobs, Place(50, 7, number), "job", f"Fix page {number}") for number in range(4)
+        ]
+        assert (await jobs.answer(Place(1, 42, 1), "settle")).endswith("Unknown: none")
+    assert answers[-1].startswith("You have 3 jobs under way")
+    async with ChatJobs(said.send, journal="other.db", texts=names["German"]()) as jobs:
+        assert (await jobs.answer(PLACE, "job", "Hallo")).startswith("103 ist notiert.")
+        await emulator.inject("document status=completed prLink=https://code.example/1 forever on=get")
+        await said.until("103: completed https://code.example/1")
+
+
+@pytest.mark.parametrize(("status", "expected"), [(200, None), (429, RetryLater), (403, Undeliverable)])
+async def test_send(status: int, expected: type[Exception] | None) -> None:
+    """The sample says what the chat's answer means for the text."""
+
+    async def write(*_: object) -> int:
+        return status
+
+    with pytest.raises(expected) if expected else nullcontext():
+        await run_page("bots")["send_by"](write, PLACE, "Hello")
+
+
+@pytest.mark.usefixtures("_folder")
+async def test_end(emulator: Emulator) -> None:
+    """The sample ends at a signal, however often that comes, and tells the end of what it was told to do later."""
+    said = Said()
+    async with ChatJobs(said.send, journal="bot.db") as jobs:
+        await jobs.answer(PLACE, "job", "Hello")
+    serving = asyncio.create_task(run_page("bots")["serve"](said.send))
+    await said.until("103 completed: ")
+    for _ in range(2):
+        os.kill(os.getpid(), signal.SIGTERM)
+    await serving
     assert emulator.agents_started == {"Hello": 1}
 
 
-@pytest.mark.parametrize(("fault", "expected"), [("500", "I can't tell whether"), ("422", "no result: rejected")])
-async def test_no_job(
-    emulator: Emulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str, expected: str
-) -> None:
-    """The bot tells its user that an outcome is unknown, or that the create was refused."""
-    monkeypatch.chdir(tmp_path)
-    await emulator.inject(f"{fault} on=create")
-    sent: list[str] = []
-    ended = asyncio.Event()
-
-    async def send(_chat: int, text: str) -> None:
-        await asyncio.sleep(0)
-        sent.append(text)
-        ended.set()
-
-    async def messages() -> AsyncIterator[tuple[str, int, str]]:
-        yield "message-1", 7, "Hello"
-        await ended.wait()
-
-    await run_page("bots")["bot"](messages(), send)
-    assert [text[: len(expected)] for text in sent] == [expected]
+@pytest.mark.usefixtures("_folder")
+async def test_submit(emulator: Emulator, capsys: pytest.CaptureFixture[str]) -> None:
+    """The sample plans a job and leaves; the next start tells of its end."""
+    names = run_page("bots")
+    async with emulator.session(project_id="docs") as session, Journal.open("bot.db") as journal:
+        entry = await names["submit"](session, journal)
+        assert entry.key == "message-1"
+        async with DurableJobs(session, journal, on_end=names["on_end"]):
+            await until(lambda: "7 completed" in capsys.readouterr().out)
 
 
 async def test_cancel(

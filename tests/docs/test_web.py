@@ -1,6 +1,8 @@
+import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator
+import signal
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -10,102 +12,131 @@ import pytest
 from aiohttp import ClientSession, web
 from aiohttp.test_utils import TestServer, make_mocked_request
 
-from agentjobs_async import AgentJob, JobRef, SessionClosedError, WaitTimeoutError
+from agentjobs_async import AgentJob, AgentJobsSession, JobRef, WaitTimeoutError
 from agentjobs_async.batch import Journal
 from agentjobs_async.durable import DurableJobs
 from agentjobs_async.testing import Emulator, JobScript
 from tests.docs.samples import blocks, run_page
 from tests.until import until
+from tests.web.asgi import Message, exchanged
+
+STARTUP: Message = {"type": "lifespan.startup"}
+SHUTDOWN: Message = {"type": "lifespan.shutdown"}
+
+
+@pytest.fixture
+async def jobs(emulator: Emulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[DurableJobs]:
+    monkeypatch.chdir(tmp_path)
+    async with emulator.session(project_id="docs") as session, Journal.open("web.db") as journal:
+        async with DurableJobs(session, journal) as jobs:
+            yield jobs
 
 
 @asynccontextmanager
-async def served(names: dict[str, Any]) -> AsyncIterator[tuple[Any, ClientSession]]:
-    """Serve the application of the page; its session, and a client whose base address it is."""
-    app = names["application"]()
+async def served(names: dict[str, Any], jobs: DurableJobs) -> AsyncIterator[ClientSession]:
+    """Serve the application of the page; return a block with a client whose base address it is."""
+
+    @web.middleware
+    async def signed_in(request: web.Request, handler: Callable[..., Any]) -> Any:
+        request[names["USER"]] = request.headers.get("X-User", "anna")
+        return await handler(request)
+
+    app = names["application"](jobs)
+    app.middlewares.append(signed_in)
     async with TestServer(app) as server, ClientSession(server.make_url("/")) as client:
-        yield app[names["SESSION"]], client
+        yield client
 
 
-async def test_web_backend(emulator: Emulator) -> None:
-    """The web backend answers 202 with a token, and continues the wait from the token after a restart."""
-    names = run_page("web")
+async def test_web_backend(emulator: Emulator, jobs: DurableJobs) -> None:
+    """A request plans a job under its user's key, and is answered at once; another one waits for the end."""
+    async with served(run_page("web"), jobs) as client:
 
-    async def call(method: str, path: str, **options: Any) -> tuple[int, dict[str, Any]]:
-        async with served(names) as (_, client), client.request(method, path, **options) as response:
-            return response.status, await response.json()
+        async def call(method: str, path: str, user: str = "anna", **options: Any) -> tuple[int, Any]:
+            headers = {"X-User": user, "Idempotency-Key": options.pop("key", "1")}
+            async with client.request(method, path, headers=headers, **options) as response:
+                return response.status, await response.json()
 
-    status, document = await call("POST", "/jobs", data="From a request")
-    assert status == web.HTTPAccepted.status_code
-    status, document = await call("GET", "/jobs", params={"token": document["token"]})
-    assert (status, document["status"]) == (web.HTTPOk.status_code, "completed")
-    assert emulator.agents_started["From a request"] == 1
-    assert (await call("POST", "/jobs", data=""))[0] == web.HTTPBadRequest.status_code
-    assert (await call("GET", "/jobs", params={"token": "garbage"}))[0] == web.HTTPBadRequest.status_code
-    assert (await call("GET", "/jobs"))[0] == web.HTTPBadRequest.status_code
-    await emulator.inject("500", prompt="Unlucky")
-    status, document = await call("POST", "/jobs", data="Unlucky")
-    assert (status, document["outcome"]) == (web.HTTPBadGateway.status_code, "unknown")
+        for _ in range(2):
+            status, document = await call("POST", "/jobs", data="From a request")
+            assert (status, document["key"]) == (202, "1")
+        status, document = await call("GET", "/jobs/1")
+        assert (status, document["state"], document["key"]) == (200, "completed", "1")
+        assert emulator.agents_started["From a request"] == 1
+        assert [document["key"] for document in (await call("GET", "/jobs"))[1]] == ["1"]
+        assert (await call("GET", "/jobs/1", "ben"))[0] == 404
+        assert (await call("POST", "/jobs", data="Another prompt"))[0] == 422
+        assert (await call("POST", "/jobs", data=" ", key="2"))[0] == 400
+        assert (await call("POST", "/jobs", data="x", key=""))[0] == 400
+        await emulator.inject("500", prompt="Unlucky")
+        await call("POST", "/jobs", data="Unlucky", key="3")
+        status, document = await call("GET", "/jobs/3")
+        assert (status, document["state"]) == (200, "unknown")
 
 
-@pytest.mark.usefixtures("emulator")
-async def test_stream() -> None:
+async def test_stream(jobs: DurableJobs) -> None:
     """The stream and the socket have the states of a job as events, and end with it."""
-    async with served(run_page("web")) as (session, client):
-        token = (await session.create_job("Stream me")).ref.to_token()
-        async with client.get("/events", params={"token": token}) as response:
+    async with served(run_page("web"), jobs) as client:
+        await client.post("/jobs", data="Stream me", headers={"Idempotency-Key": "order-17"})
+        async with client.get("/jobs/order-17/events") as response:
             assert response.content_type == "text/event-stream"
             text = await response.text()
-        async with client.ws_connect("/socket", params={"token": token}) as socket:
+        async with client.ws_connect("/jobs/order-17/socket") as socket:
             events = [message.json()["event"] async for message in socket]
     assert text.endswith("\n\n")
     assert "event: job_end\n" in text.split("\n\n")[-2] + "\n"
     assert events[-1] == "job_end"
 
 
-async def test_stream_by_key(emulator: Emulator, tmp_path: Path) -> None:
-    """A job is planned under its key at once; the stream of the key has its states as events, and ends with it."""
-    names = run_page("web")
-    app = web.Application()
-    app.add_routes([web.get("/jobs/{key}/events", names["stream_of_key"])])
-    async with emulator.session(project_id="docs") as session, Journal.open(tmp_path / "web.db") as journal:
-        async with DurableJobs(session, journal) as app[names["JOBS"]]:
-            planned = await names["submitted"](app[names["JOBS"]], "order-17", "Stream me")
-            assert (planned.status, planned.headers["Retry-After"]) == (202, "5")
-            async with TestServer(app) as server, ClientSession(server.make_url("/")) as client:
-                async with client.get("/jobs/order-17/events") as response:
-                    text = await response.text()
-    assert "event: job_end\n" in text.split("\n\n")[-2] + "\n"
-
-
-async def test_clients_that_leave(emulator: Emulator, caplog: pytest.LogCaptureFixture) -> None:
-    """A client that leaves ends its wait, on a socket though the job does not change, and is no error in the log."""
+async def test_clients_that_leave(emulator: Emulator, jobs: DurableJobs, caplog: pytest.LogCaptureFixture) -> None:
+    """A client that leaves ends its stream, on a socket though the job does not change, and is no error in the log."""
     emulator.script(JobScript(duration=float("inf")))
-    async with served(run_page("web")) as (session, client):
-        token = (await session.create_job("Go on")).ref.to_token()
-        async with client.ws_connect("/socket", params={"token": token}) as socket:
+    async with served(run_page("web"), jobs) as client:
+        await client.post("/jobs", data="Go on", headers={"Idempotency-Key": "1"})
+        async with client.ws_connect("/jobs/1/socket") as socket:
             assert (await socket.receive_json())["event"] == "job"
-        await until(lambda: not session.stats().jobs)
-        async with client.get("/events", params={"token": token}) as response:
+        await until(lambda: not jobs._updates._readers)
+        async with client.get("/jobs/1/events") as response:
             await response.content.readline()
             response.close()
-        await emulator.inject("document status=paused forever on=get")
-        session.notify(JobRef.from_token(token))
-        await until(lambda: not session.stats().jobs)
+        await emulator.inject("document status=completed forever on=get")
+        await jobs.notify("anna/1")
+        await until(lambda: not jobs._updates._readers)
     assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 
-async def test_shutdown(emulator: Emulator) -> None:
-    """Draining ends the waits of an application; a lifespan that drains at signals comes and goes."""
-    emulator.script(JobScript(duration=float("inf")))
+@pytest.mark.usefixtures("emulator")
+async def test_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The program serves until a signal comes, and ends by itself then; a second signal changes nothing."""
+    monkeypatch.chdir(tmp_path)
+    before = signal.getsignal(signal.SIGTERM)
+    running = asyncio.create_task(run_page("web")["main"](0))
+    await until(lambda: signal.getsignal(signal.SIGTERM) is not before)
+    signal.raise_signal(signal.SIGTERM)
+    signal.raise_signal(signal.SIGTERM)
+    await running
+    assert signal.getsignal(signal.SIGTERM) is before
+    assert (tmp_path / "jobs.db").exists()
+
+
+@pytest.mark.usefixtures("emulator")
+async def test_lifespans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The jobs are open within a lifespan, and in the state of the requests of an application that has none."""
+    monkeypatch.chdir(tmp_path)
     names = run_page("web")
-    app = names["application"]()
-    runner = web.AppRunner(app)
-    await runner.setup()
-    session = app[names["SESSION"]]
-    wait = session.watch(await session.create_job("Go on"))
-    await runner.cleanup()
-    assert isinstance(wait.exception(), SessionClosedError)
-    assert [state async for state in names["lifespan_of_uvicorn"](None)] == [None]
+    async with names["lifespan"](None) as state:
+        assert state["jobs"].stats().held == 0
+
+    async def app(scope: Any, _receive: object, send: Any) -> None:
+        await send({"type": "state", "state": scope["state"]})
+
+    django = names["with_lifespan"](app)
+    phases = await exchanged(django, STARTUP, SHUTDOWN, scope={"type": "lifespan"})
+    assert [message["type"] for message in phases] == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
+    (shown,) = await exchanged(django, {"type": "http.request"})
+    assert isinstance(shown["state"]["jobs"], DurableJobs)
+    limited = names["bounded"](app)
+    start, _ = await exchanged(limited, scope={"headers": [(b"content-length", b"65537")]})
+    assert start["status"] == 413
 
 
 async def test_json(emulator: Emulator) -> None:
@@ -114,8 +145,8 @@ async def test_json(emulator: Emulator) -> None:
     async with emulator.session(project_id="docs") as session:
         job = await session.run_job("Store me")
     assert names["restored"](names["stored"](job)) == job
-    order = msgspec.json.decode(names["written"](job), type=names["Order"])
-    assert names["read"](order) == (job.ref, job)
+    text = json.dumps({"token": job.ref.to_token(), "job": job.to_dict()})
+    assert names["read"](msgspec.json.decode(text, type=names["Order"])) == (job.ref, job)
 
 
 async def test_answer_to_a_long_wait() -> None:
@@ -134,6 +165,25 @@ async def test_answer_to_a_long_wait() -> None:
     assert json.loads(response.text) == json.loads(body)
 
 
+@pytest.mark.usefixtures("emulator")
+async def test_create_in_a_request() -> None:
+    """Without a journal, a create is answered with a token, and the token has the job in the next process."""
+    names = run_page("web")
+
+    async def call(method: str, path: str, **options: Any) -> tuple[int, dict[str, Any]]:
+        app = web.Application(middlewares=[names["answered"]])
+        app.add_routes([web.post("/jobs", names["created"]), web.get("/jobs", names["result"])])
+        async with AgentJobsSession() as app[names["SESSION"]], TestServer(app) as server:
+            async with ClientSession(server.make_url("/")) as client, client.request(method, path, **options) as answer:
+                return answer.status, await answer.json()
+
+    status, document = await call("POST", "/jobs", data="From a request")
+    assert status == 202
+    status, document = await call("GET", "/jobs", params={"token": document["token"]})
+    assert (status, document["status"]) == (200, "completed")
+    assert (await call("GET", "/jobs", params={"token": "garbage"}))[0] == 400
+
+
 async def test_recording_one_s_own_way(emulator: Emulator) -> None:
     """A job that is created in a recording block is stored before the draining ends."""
     stored: list[str] = []
@@ -142,6 +192,6 @@ async def test_recording_one_s_own_way(emulator: Emulator) -> None:
         stored.append(token)
 
     async with emulator.session(project_id="docs") as session:
-        await run_page("web")["created"](session, "Fix it", store)
+        await run_page("web")["recorded"](session, "Fix it", store)
         assert await session.drain() == ()
     assert [JobRef.from_token(token).job_id for token in stored] == list(emulator.jobs)

@@ -15,7 +15,7 @@ from tests.until import PATIENCE_SECONDS
 RETRY_SECONDS: Final = 2
 
 
-async def _nothing(_key: str) -> None:
+async def _nothing(_message: str) -> None:
     pass
 
 
@@ -28,8 +28,11 @@ class Chat:
         refusals: What messages with a text are refused with, one after the other: 429, 500 or blocked.
         refused: The messages that were refused.
         too_early: Those that came again before the time after a 429 was over.
-        on_confirm: Awaited with the key of each command that the bot confirms to have received.
+        on_confirm: Awaited with the message of each command that the bot confirms to have received.
     """
+
+    name: str
+    """What the bot calls the chat."""
 
     def __init__(self) -> None:
         self.address = ""
@@ -54,8 +57,16 @@ class Chat:
         """Wait until the bot can be reached, where the server calls it, and deliver what it has not acknowledged."""
 
     async def say(self, user: int, command: str, text: str = "") -> str:
-        """Have a user enter a command, and return the key of its job."""
+        """Have a user enter a command, and return the id of its message."""
         raise NotImplementedError
+
+    def user(self, number: int) -> str:
+        """Return what the bot calls a user."""
+        return str(number)
+
+    def key(self, user: int, message: str) -> str:
+        """Return the key of the job that a user has asked for by a message."""
+        return f"{self.user(user)}/{self.name}/{message}"
 
     async def deliver_again(self) -> None:
         """Deliver the last command once more."""

@@ -29,6 +29,8 @@ class DiscordApi(Chat):
         pinged: Whom the messages that the bot has sent may mention.
     """
 
+    name = "50"
+
     def __init__(self) -> None:
         super().__init__()
         self.commands: list[str] = []
@@ -36,6 +38,7 @@ class DiscordApi(Chat):
         self._gateways: set[web.WebSocketResponse] = set()
         self._boxes: dict[str, dict[str, Any]] = {}
         self._asked: dict[str, dict[str, Any]] = {}
+        self._command_of: dict[str, str] = {}
         self._last: dict[str, Any] = {}
 
     def routes(self) -> list[web.RouteDef]:
@@ -52,7 +55,7 @@ class DiscordApi(Chat):
         return {"DISCORD_TOKEN": "abc"}
 
     async def say(self, user: int, command: str, text: str = "") -> str:
-        names = {"settle": "text", "cancel": "key"}
+        names = {"settle": "text", "cancel": "job"}
         options = [{"name": names[command], "type": 3, "value": text}] if command in names else []
         number = await self._interact(
             user, _COMMAND, {"id": "9", "name": command, "type": 1, "options": options, "resolved": {}}
@@ -63,16 +66,19 @@ class DiscordApi(Chat):
         box = self._boxes[number]
         field = {"type": 4, "custom_id": box["components"][0]["components"][0]["custom_id"], "value": text}
         rows = [{"type": 1, "components": [field]}]
-        number = await self._interact(user, _SUBMIT, {"custom_id": box["custom_id"], "components": rows})
-        return f"{_CHANNEL['id']}/{user}/{number}"
+        submitted = {"custom_id": box["custom_id"], "components": rows}
+        await self._interact(user, _SUBMIT, submitted, command=number)
+        return number
 
     async def deliver_again(self) -> None:
         await self.wait_for(lambda: self._gateways)
         for socket in self._gateways:
             await socket.send_json({"op": 0, "t": "INTERACTION_CREATE", "s": 2, "d": self._last})
 
-    async def _interact(self, user: int, kind: int, data: dict[str, Any]) -> str:
+    async def _interact(self, user: int, kind: int, data: dict[str, Any], command: str | None = None) -> str:
+        """Deliver an interaction; return its id. `command` is that of the command whose box it submits."""
         number = str(next(self.numbers))
+        self._command_of[number] = command or number
         sender = {"id": str(user), "username": "user", "discriminator": "0", "avatar": None, "global_name": None}
         origin = {"user": sender, "channel": _CHANNEL, "channel_id": _CHANNEL["id"], "attachment_size_limit": 0}
         head = {"id": number, "application_id": "1", "type": kind, "token": "t", "version": 1}
@@ -117,7 +123,7 @@ class DiscordApi(Chat):
                 self.changed.notify_all()
         else:
             if asked["type"] == _SUBMIT:
-                await self.on_confirm(f"{_CHANNEL['id']}/{asked['user']['id']}/{number}")
+                await self.on_confirm(self._command_of[number])
             await self.receive(answer["data"]["content"])
         return _answer({"interaction": {"id": number}})
 

@@ -18,26 +18,32 @@ from tests.until import PATIENCE_SECONDS
 
 RECIPES: Final = Path(__file__).parents[2] / "docs" / "recipes"
 APPLICATIONS: Final = {
-    "fastapi_app": "app",
-    "starlette_app": "app",
-    "litestar_app": "app",
-    "django_asgi": "application",
+    "fastapi_app": "fastapi_app:app",
+    "starlette_app": "starlette_app:app",
+    "litestar_app": "litestar_app:app",
+    "django_project": "django_project.asgi:application",
 }
-"""The names of the applications that uvicorn serves, by recipe."""
+"""What uvicorn serves, by recipe."""
 
-SETTINGS: Final = {"TOKEN_SECRETS": "a-secret-of-16-bytes-or-more", "PORT": "0"}
+SETTINGS: Final = {"PORT": "0"}
 ENDLESS: Final = JobScript(duration=float("inf"))
 LONG: Final = "\n".join(f"{n}. Fix <b>https://docs.example/?a=1&b={n}</b> 'äöü' 🎉\t" for n in range(50))
 """A prompt of fifty lines, with characters that some formats escape."""
 
 
+def files_of(recipe: str) -> list[Path]:
+    """Return the files of a recipe: one, or those of its folder."""
+    file = RECIPES / f"{recipe}.py"
+    return [file] if file.exists() else sorted((RECIPES / recipe).glob("*.py"))
+
+
 def imports_of(recipe: str) -> list[str]:
-    """Return the modules that a recipe imports; in place of one beside it, those that this one imports."""
-    nodes = list(ast.walk(ast.parse((RECIPES / f"{recipe}.py").read_text(encoding="utf-8"))))
+    """Return the modules that a recipe imports, but for its own."""
+    trees = [ast.parse(file.read_text(encoding="utf-8")) for file in files_of(recipe)]
+    nodes = [node for tree in trees for node in ast.walk(tree)]
     names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
     names += [node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module]
-    beside = [name for name in names if (RECIPES / f"{name}.py").exists()]
-    return [name for name in names if name not in beside] + [found for name in beside for found in imports_of(name)]
+    return [name for name in names if name.split(".")[0] != recipe]
 
 
 class Process:
@@ -147,9 +153,9 @@ async def program(
     imported = imports_of(recipe)
     if any(name.split(".")[0] in FRAMEWORKS for name in imported):
         need_recipes()
-    command = [*before, str(RECIPES / f"{recipe}.py"), *arguments]
+    command = [*before, *map(str, files_of(recipe)[:1]), *arguments]
     if recipe in APPLICATIONS:
-        command = ["-m", "uvicorn", "--port", "0", "--app-dir", str(RECIPES), f"{recipe}:{APPLICATIONS[recipe]}"]
+        command = ["-m", "uvicorn", "--port", "0", "--app-dir", str(RECIPES), APPLICATIONS[recipe]]
         imported = [*imported, "uvicorn"]
     with ExitStack() as stack:
         read_end, write_end = os.pipe()

@@ -23,6 +23,8 @@ _REFUSALS = {"429": (429, "ratelimited"), "500": (500, "internal_error"), "block
 class SlackApi(Chat):
     """A Slack with one channel. Events are delivered until the app acknowledges them."""
 
+    name = _CHANNEL
+
     def __init__(self) -> None:
         super().__init__()
         self.app = ""
@@ -43,18 +45,22 @@ class SlackApi(Chat):
     async def say(self, user: int, command: str, text: str = "") -> str:
         if command == "job":
             return await self.mention(user, f"<@U1> {as_sent(text)}")
-        form = {"command": f"/{command}", "text": text, "user_id": f"U{user}", "channel_id": _CHANNEL, "team_id": "T1"}
+        form = {"command": f"/{command}", "text": text, "user_id": self.user(user), "channel_id": _CHANNEL}
+        form |= {"team_id": "T1", "trigger_id": f"{next(self.numbers)}.1"}
         _, answer = await self.post(urlencode(form), "application/x-www-form-urlencoded")
         assert "<" not in answer  # else it may mention everyone
         await self.receive(unescape(answer))
         return ""
 
     async def mention(self, user: int, text: str) -> str:
-        """Have a user mention the app with a text as Slack sends it, and return the key of its job."""
+        """Have a user mention the app with a text as Slack sends it, and return its id."""
         stamp = f"1.{next(self.numbers)}"
-        self._last = {"type": "app_mention", "user": f"U{user}", "channel": _CHANNEL, "ts": stamp, "text": text}
+        self._last = {"type": "app_mention", "user": self.user(user), "channel": _CHANNEL, "ts": stamp, "text": text}
         await self.deliver_again()
-        return _key_of(self._last)
+        return stamp
+
+    def user(self, number: int) -> str:
+        return f"U{number}"
 
     async def deliver_again(self) -> None:
         self._pending.append(self._last)
@@ -78,7 +84,7 @@ class SlackApi(Chat):
                 status, _ = await self.post(json.dumps(envelope), "application/json")
                 if status == web.HTTPOk.status_code:
                     self._pending.remove(event)
-                    await self.on_confirm(_key_of(event))
+                    await self.on_confirm(event["ts"])
 
     async def _answer(self, request: web.Request) -> web.Response:
         if request.match_info["method"] == "auth.test":
@@ -95,10 +101,6 @@ class SlackApi(Chat):
         return web.json_response(
             {"ok": False, "error": error}, status=status, headers={"Retry-After": f"{RETRY_SECONDS}"}
         )
-
-
-def _key_of(event: dict[str, Any]) -> str:
-    return f"{_CHANNEL}/{event['user']}/{event['ts']}"
 
 
 def as_sent(text: str) -> str:

@@ -27,6 +27,8 @@ class TelegramApi(Chat):
         sent: How many messages the bot has sent to each chat.
     """
 
+    name = str(_GROUP)
+
     def __init__(self) -> None:
         super().__init__()
         self.sent: Counter[int] = Counter()
@@ -43,13 +45,13 @@ class TelegramApi(Chat):
         return await self.write(user, f"/{command} {text}".rstrip(" "))
 
     async def write(self, user: int, text: str) -> str:
-        """Have a user write a text that begins with a command, and return the key of its job."""
+        """Have a user write a text that begins with a command, and return its id."""
         sender = {"id": user, "is_bot": False, "first_name": "User"}
         message = {**self._message(next(self.numbers)), "from": sender, "text": text}
         message["entities"] = [{"type": "bot_command", "offset": 0, "length": len(text.split(maxsplit=1)[0])}]
         self._last = message
         await self.deliver_again()
-        return _key_of(message)
+        return str(message["message_id"])
 
     async def deliver_again(self) -> None:
         async with self.changed:
@@ -84,7 +86,7 @@ class TelegramApi(Chat):
         for update in [update for update in self._updates if update["update_id"] < offset]:
             self._updates.remove(update)
             if "message" in update:
-                await self.on_confirm(_key_of(update["message"]))
+                await self.on_confirm(str(update["message"]["message_id"]))
         with suppress(TimeoutError):
             async with asyncio.timeout(min(seconds, _LONGEST_SECONDS)), self.changed:
                 await self.changed.wait_for(lambda: self._updates)
@@ -92,10 +94,6 @@ class TelegramApi(Chat):
 
     def _message(self, number: int) -> dict[str, Any]:
         return {"message_id": number, "date": 1, "chat": {"id": _GROUP, "type": "group", "title": "Group"}}
-
-
-def _key_of(message: dict[str, Any]) -> str:
-    return f"{_GROUP}/{message['from']['id']}/{message['message_id']}"
 
 
 def _result(value: object) -> web.Response:

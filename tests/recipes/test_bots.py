@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 from aiohttp import ClientSession
 
+from agentjobs_async import AgentJobsSession
 from agentjobs_async.batch import Journal
+from agentjobs_async.chat import ChatJobs, Place
 from agentjobs_async.testing import Emulator, JobScript
 from tests.recipes.chat import Chat, serve
 from tests.recipes.discord_api import DiscordApi
@@ -76,11 +78,12 @@ async def test_ends(bot: Program, chat: Chat, service: Emulator) -> None:
         ends = [f"{done} completed: https://", f"{failed} failed: no change", f"{archived} archived: "]
         ends += [f"{refused} the service refused this; nothing was started", f"{gone} the job is gone"]
         await process.watch(chat.until(*(f"{key} is noted" for key in keys), *ends))
-        await chat.deliver_again()
+        assert [sum(end in text for text in chat.texts) for end in ends] == [1] * len(ends), chat.texts
+        await chat.deliver_again()  # of a job that has ended: its answer is the end
         other = await chat.say(BEN, "job", of_ben := f"Not {done}")
         await process.watch(until(lambda: service.agents_started[of_ben]))
         await chat.say(ANNA, "job", " \n")
-        await process.watch(chat.until(f"{other} is noted", "prompt is blank"))
+        await process.watch(chat.until(f"{other} is noted", "What is to be done?"))
         await chat.say(ANNA, "jobs")
         await process.watch(chat.until(f"{done} completed https://"))
         await chat.say(OPERATOR, "jobs")
@@ -97,7 +100,7 @@ async def test_ends(bot: Program, chat: Chat, service: Emulator) -> None:
         [gone, "failed"],
     ]
     assert all(len(line) <= 200 for line in lines)
-    assert [sum(end in text for text in chat.texts) for end in ends] == [1] * len(ends), chat.texts
+    assert [sum(end in text for text in chat.texts) for end in ends[:-1]] == [1] * 4, chat.texts
 
 
 async def test_unknown(bot: Program, chat: Chat, service: Emulator) -> None:
@@ -111,22 +114,26 @@ async def test_unknown(bot: Program, chat: Chat, service: Emulator) -> None:
         active = await chat.say(ANNA, "job", "At work")
         await process.watch(until(lambda: service.agents_started["At work"]))
         agents = dict(service.agents_started)
-        await chat.say(ANNA, "settle", f"{found} again")
+        await chat.say(ANNA, "settle", f"{chat.key(ANNA, found)} again")
         await process.watch(chat.until("Only operators may do this."))
-        for text in ("x", f"{found} agian", f"{found} job a b", "no_such again", f"{active} abandon"):
+        by_hand, doubled, given_up = [chat.key(ANNA, key) for key in keys]
+        listed = f"/settle KEY abandon? Unknown: {by_hand}, {doubled}, {given_up}"
+        at_work = chat.key(ANNA, active)
+        for text in ("x", f"{by_hand} agian", f"{by_hand} job a b", "no_such again", f"{at_work} abandon"):
             chat.texts.clear()
             await chat.say(OPERATOR, "settle", text)
-            await process.watch(chat.until("/settle KEY job JOB_ID, ", f"'{found}', '{again}', '{abandoned}'"))
-        for text in (f"{found} job no_such", f"{found} job docs:x"):
+            await process.watch(chat.until(listed))
+        for text in (f"{by_hand} job no_such", f"{by_hand} job docs:x"):
             chat.texts.clear()
             await chat.say(OPERATOR, "settle", text)
-            await process.watch(chat.until("Look at /jobs before you ask again."))
+            await process.watch(chat.until("HTTP 404"))
         assert service.agents_started == agents
         async with service.session() as session:
             job = await session.create_job("By hand", project_id=service.environment()["AGENTJOBS_PROJECT_ID"])
-        for text in (f"{found} job {job.id}", f"{again} again", f"{abandoned} abandon"):
+        for text in (f"{by_hand} job {job.id}", f"{doubled} again", f"{given_up} abandon"):
             await chat.say(OPERATOR, "settle", text)
-        await process.watch(chat.until(f"{abandoned} an operator gave this up", *(f"{key} is settled" for key in keys)))
+        settled = [f"{key} is settled" for key in (by_hand, doubled, given_up)]
+        await process.watch(chat.until(f"{abandoned} an operator gave this up", *settled))
         await complete(service)
         await process.watch(chat.until(*(f"{key} completed: https://" for key in (found, again, active))))
         await process.stop()
@@ -162,9 +169,9 @@ async def test_order(bot: Program, chat: Chat, tmp_path: Path) -> None:
     """A command is confirmed once its job is in the journal, so that a kill in between loses nothing."""
     confirmed: dict[str, bool] = {}
 
-    async def look_up(key: str) -> None:
+    async def look_up(message: str) -> None:
         async with Journal.open(tmp_path / "bot.db", read_only=True) as journal:
-            confirmed[key] = key in {row.key for row in await journal.rows()}
+            confirmed[message] = chat.key(ANNA, message) in {row.key for row in await journal.rows()}
 
     chat.on_confirm = look_up
     async with bot.running() as process:
@@ -227,6 +234,35 @@ async def test_signals(bot: Program, chat: Chat, service: Emulator) -> None:
     assert service.agents_started == {"Go on": 1}
 
 
+async def test_signals_at_the_start(recipe: str, bot: Program, chat: Chat, service: Emulator, tmp_path: Path) -> None:
+    """SIGTERMs that come as a bot starts cut no create that its start has sent: the next one follows its job."""
+    place = Place(int(chat.name), ANNA, 1) if chat.name.isdigit() else Place(chat.name, chat.user(ANNA), "1.1")
+
+    async def nobody(_place: Place, _text: str) -> None:
+        """Say nothing."""
+
+    url, key, project = (service.environment()[f"AGENTJOBS_{name}"] for name in ("BASE_URL", "API_KEY", "PROJECT_ID"))
+    async with AgentJobsSession(url, key, project_id=project) as session:
+        await session.drain()
+        async with ChatJobs(nobody, journal=tmp_path / "bot.db", session=session) as jobs:
+            await jobs.answer(place, "job", "Planned before")  # it is sent at the start of the bot
+    # Before its polling begins, aiogram leaves a signal to what was there before, once all is recorded.
+    codes = {0, -signal.SIGTERM} if recipe == "aiogram_bot" else {0}
+    await service.inject("hang for=0.5 agent=yes on=create")
+    async with bot.running() as process:
+        await process.watch(until(lambda: service.agents_started["Planned before"]))
+        process.interrupt(signal.SIGTERM)
+        process.interrupt(signal.SIGTERM)
+        assert await process.end() in codes
+    await complete(service)
+    async with bot.running() as process:
+        await chat.connect(process)
+        await process.watch(chat.until(f"{place.message} completed: https://"))
+        process.interrupt(signal.SIGTERM)
+        assert await process.end() in codes
+    assert service.agents_started == {"Planned before": 1}
+
+
 async def test_refusals(bot: Program, chat: Chat, service: Emulator) -> None:
     """A 429 is waited out, other failures are repeated, and what can never be told ends the telling for good."""
     service.script(JobScript(duration=0))
@@ -242,13 +278,12 @@ async def test_refusals(bot: Program, chat: Chat, service: Emulator) -> None:
         ending = await chat.say(ANNA, "job", "Told amid the end of the bot")
         await process.watch(until(lambda: len(chat.refused) == 4))
         await process.stop(has_logged=True)
-    await chat.until(f"{ending} completed: https://")
+    assert [len(chat.refused), chat.too_early] == [4, []]
     async with bot.running() as process:
         await chat.connect(process)
         last = await chat.say(ANNA, "job", "Told after it")
-        await process.watch(chat.until(f"{last} completed: https://"))
+        await process.watch(chat.until(f"{ending} completed: https://", f"{last} completed: https://"))
         await process.stop()
-    assert [len(chat.refused), chat.too_early] == [4, []]
     assert sum(" completed: " in text for text in chat.texts) == 3
 
 
@@ -323,7 +358,7 @@ async def test_slack(bot: Program, chat: SlackApi, service: Emulator) -> None:
         reader, waiting = await half_a_body(process, "/slack/events")
         keys = [await chat.mention(ANNA, text) for text in sent]
         await chat.mention(ANNA, "<@U1>")
-        await process.watch(chat.until("prompt is blank", *(f"{key} is noted" for key in keys)))
+        await process.watch(chat.until("What is to be done?", *(f"{key} is noted" for key in keys)))
         await process.watch(until(lambda: len(service.agents_started) == len(sent)))
         await process.stop()
         assert await reader.read() == b""

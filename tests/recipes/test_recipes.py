@@ -6,9 +6,8 @@ from pathlib import Path
 from tests.extras import FRAMEWORKS
 from tests.recipes.processes import RECIPES, imports_of
 
-PROGRAMS = sorted(RECIPES.glob("*.py"))
-SHARED = {"web_jobs", "bot_jobs"}
-"""What several recipes import, and their tests run."""
+RECIPE_NAMES = sorted({path.relative_to(RECIPES).parts[0].removesuffix(".py") for path in RECIPES.rglob("*.py")})
+"""Each is a file, or a folder of files."""
 CORE = {"agentjobs_async", "aiohttp", "tenacity", "slack_sdk", *sys.stdlib_module_names, *FRAMEWORKS}
 
 
@@ -17,20 +16,16 @@ def test_recipes() -> None:
     page = (RECIPES / "index.md").read_text(encoding="utf-8")
     paths = set(Path(__file__).parent.glob("test_*.py")) - {Path(__file__)}
     tests = "".join(path.read_text(encoding="utf-8") for path in (*paths, Path(__file__).parent / "processes.py"))
-    texts = {program.name: program.read_text(encoding="utf-8") for program in PROGRAMS}
+    texts = {path.relative_to(RECIPES).as_posix(): path.read_text(encoding="utf-8") for path in RECIPES.rglob("*.py")}
     for name, text in texts.items():
         assert text.startswith(('"""', "# %% [markdown]\n")), name
-        assert f"| [`{name}`]({name}) |" in page
+        assert f"[`{name}`]({name})" in page
         assert f"{{literalinclude}} {name}\n" in page
-        stem = name.removesuffix(".py")
-        if stem in SHARED:
-            users = [other for other in texts.values() if f"from {stem} import" in other]
-            assert len(users) > 1, name
-        else:
-            assert f'"{stem}"' in tests or f'"{name}"' in tests, name
+    for name in RECIPE_NAMES:
+        assert f'"{name}"' in tests or f'"{name}.py"' in tests, name
 
 
 def test_imports() -> None:
     """A recipe imports what the package has anyway, and frameworks, without which its test skips."""
-    found = {program.stem: {name.split(".")[0] for name in imports_of(program.stem)} for program in PROGRAMS}
+    found = {name: {module.split(".")[0] for module in imports_of(name)} for name in RECIPE_NAMES}
     assert {name: modules - CORE for name, modules in found.items() if modules - CORE} == {}

@@ -13,29 +13,35 @@ from typing import Any
 import pytest
 from aiohttp import ClientError, ClientResponse, ClientSession, TCPConnector
 
-from agentjobs_async import InvalidInputError, JobRef
 from agentjobs_async.testing import Emulator, JobScript
-from tests.recipes.processes import APPLICATIONS, ENDLESS, Process, Program, complete, connect, half_a_body, program
+from tests.recipes.processes import (
+    APPLICATIONS,
+    ENDLESS,
+    LONG,
+    Process,
+    Program,
+    complete,
+    connect,
+    half_a_body,
+    program,
+)
 from tests.until import until
 
 pytestmark = pytest.mark.slow
 
 SERVERS = ("aiohttp_web", *APPLICATIONS)
-JSON_BODIES = {"fastapi_app", "litestar_app"}
-"""The recipes that take JSON."""
+JSON_BODIES = {"fastapi_app"}
+"""The recipes that take JSON; the others take the prompt as it is."""
 NO_PROMPTS = (b"{", b"[]", b'{"prompt": null}', b'{"prompt": "\xff"}', b'{"prompt": "\\ud800"}', b"[" * 60_000)
 NO_KEY = {"fastapi_app": 422}
-"""What a missing Idempotency-Key is answered by, where a framework does so itself."""
+"""What a missing or unfit Idempotency-Key is answered by, where a framework does so itself."""
 TERMINATED = {"aiohttp_web": 0}
 """The exit codes at SIGTERM other than that of the signal itself, which uvicorn raises again."""
 LISTENERS = 100
 """Of each kind: waits and streams."""
-MOST_CREATES = 20
-"""Of one user in an hour."""
-LONG_PROMPT = "\n".join(
-    f"{number}. Fix https://docs.example/?a=1&b=2 <b>so</b> &amp; “quoted”\t" for number in range(50)
-)
-GARBAGE = ("/jobs/not.a.token", "/jobs/not.a.token/events", "/jobs/%ff")
+MOST_OPEN = 20
+"""Jobs of one user."""
+UNKNOWN_PATHS = ("/jobs/unknown", "/jobs/unknown/events", "/jobs/%ff", "/jobs/%00", "/jobs/a%2Fb/events", "/", "/nope")
 TOO_LARGE = 30_000_000
 """Bytes of a body."""
 
@@ -52,36 +58,47 @@ class User:
         """Return another user of the same service."""
         return User(self._recipe, self._client, name)
 
-    async def post(self, prompt: str, key: str | None = None, request_id: str = "-") -> tuple[ClientResponse, Any]:
-        """Ask for a job, under a key of its own unless one is given; return the response with its document."""
+    async def post(self, prompt: str, key: str, request_id: str = "-") -> tuple[ClientResponse, Any]:
+        """Ask for a job under a key; return the response with its document."""
         body = {"json": {"prompt": prompt}} if self._recipe in JSON_BODIES else {"data": prompt.encode()}
-        headers = {**self._headers, "Idempotency-Key": key or uuid.uuid4().hex, "X-Request-ID": request_id}
+        headers = {**self._headers, "Idempotency-Key": key, "X-Request-ID": request_id}
         async with self._client.post("/jobs", headers=headers, **body) as response:
             return response, await response.json()
 
-    async def create(self, prompt: str, key: str | None = None, request_id: str = "-") -> str:
-        """Create a job, and return its token."""
-        response, document = await self.post(prompt, key, request_id)
-        assert response.status == 202, document
-        return str(document["token"])
+    async def create(self, prompt: str, key: str | None = None) -> str:
+        """Submit a job, and return its key."""
+        key = key or uuid.uuid4().hex
+        response, document = await self.post(prompt, key)
+        assert (response.status, document.get("key")) == (202, key), document
+        return key
 
-    async def wait(self, token: str, request_id: str = "-") -> tuple[int, dict[str, str]]:
+    async def wait(self, key: str) -> tuple[int, dict[str, Any]]:
         """Wait for the job, and return the answer's status and document."""
-        headers = {**self._headers, "X-Request-ID": request_id}
-        async with self._client.get(f"/jobs/{token}", headers=headers) as response:
+        async with self._client.get(f"/jobs/{key}", headers=self._headers) as response:
             return response.status, await response.json()
 
+    async def end(self, key: str) -> dict[str, Any]:
+        """Return what is told of a job that has ended, or may have been started."""
+        status, document = await self.wait(key)
+        assert status == 200, document
+        return document
+
+    async def keys(self) -> list[str]:
+        """Return the keys of the last jobs."""
+        async with self._client.get("/jobs", headers=self._headers) as response:
+            return [document["key"] for document in await response.json()]
+
     @asynccontextmanager
-    async def stream(self, token: str) -> AsyncIterator[ClientResponse]:
+    async def stream(self, key: str) -> AsyncIterator[ClientResponse]:
         """Return a block with the response of a stream whose first event has come."""
-        async with self._client.get(f"/jobs/{token}/events", headers=self._headers) as response:
+        async with self._client.get(f"/jobs/{key}/events", headers=self._headers) as response:
             assert response.content_type == "text/event-stream"
             assert (await response.content.readline()).startswith(b"id: ")
             yield response
 
-    async def rest(self, token: str, begun: asyncio.Semaphore | None = None) -> bytes:
+    async def rest(self, key: str, begun: asyncio.Semaphore | None = None) -> bytes:
         """Read a stream to its end; return what came after the first line."""
-        async with self.stream(token) as response:
+        async with self.stream(key) as response:
             if begun is not None:
                 begun.release()
             return await response.content.read()
@@ -93,9 +110,10 @@ class User:
             return found
 
     async def status(self, method: str, path: str, **options: Any) -> int:
-        """Return the status of the answer to any request."""
+        """Return the status of the answer to any request, whose text is short."""
         headers = self._headers | options.pop("headers", {})
         async with self._client.request(method, path, headers=headers, **options) as response:
+            assert len(await response.read()) < 500
             return response.status
 
 
@@ -109,66 +127,97 @@ async def used(recipe: str, served: Program) -> AsyncIterator[tuple[Process, Use
 
 @pytest.mark.parametrize("recipe", SERVERS)
 async def test_service(recipe: str, tmp_path: Path) -> None:
-    """It answers as its page says, loses no job of a client that leaves, and ends at SIGTERM; tokens outlive it."""
+    """It answers as its page says, loses no job of a client that leaves, and ends at SIGTERM; a new start continues.
+
+    Nothing that a client does is a traceback in its log.
+    """
     async with Emulator(script=JobScript(duration=0)) as emulator:
-        # An id that a token must carry through every framework's routes.
         emulator.script(JobScript(duration=0, job_id="a/b/../%2F?#é job"), prompt="Go")
-        for prompt in ("Go on", "Leave", "Orphan"):
+        for prompt in ("Go on", "Leave", *(f"Job {number}" for number in range(MOST_OPEN + 1))):
             emulator.script(ENDLESS, prompt=prompt)
         async with program(recipe, {**emulator.environment(), "JOURNAL": str(tmp_path / "jobs.db")}) as served:
             async with used(recipe, served) as (process, user):
                 await check_answers(recipe, user, emulator)
-                await check_nasty_users(user, process, emulator)
-                await check_clients_that_leave(user, process, emulator)
-                tokens = await check_shutdown(process, user, emulator)
+                await check_nasty_users(recipe, user, process, emulator)
+                await check_clients_that_leave(user, process)
+                keys = await check_shutdown(process, user, emulator)
                 assert await process.end() == TERMINATED.get(recipe, -signal.SIGTERM)
             assert "Traceback" not in process.output
             async with used(recipe, served) as (_, user):
-                assert [(await user.wait(token))[1]["status"] for token in tokens] == ["completed"] * 3
-                assert (await user.post("Create 0", "c0"))[0].status == 202
+                assert [(await user.end(key))["state"] for key in keys] == ["completed"] * 3
+                assert await user.create("Create 0", keys[0]) == keys[0]
+    assert set(emulator.agents_started.values()) == {1}
+
+
+@pytest.mark.parametrize("recipe", SERVERS)
+async def test_signal_at_the_start(recipe: str, tmp_path: Path) -> None:
+    """Two SIGTERMs while it starts end it without a word, and cut no create of what was planned before."""
+    async with Emulator(script=ENDLESS) as emulator:
+        async with program(recipe, {**emulator.environment(), "JOURNAL": str(tmp_path / "jobs.db")}) as served:
+            await emulator.inject("401 on=create")
+            async with used(recipe, served) as (process, user):
+                for number in range(5):
+                    await user.create(f"Held {number}", str(number))
+                    await until(lambda: emulator.requests)
+                await process.stop(code=TERMINATED.get(recipe, -signal.SIGTERM))
+            async with served.running() as process:
+                await until((tmp_path / "jobs.db-wal").exists)
+                await process.stop(code=TERMINATED.get(recipe, -signal.SIGTERM))
+            await complete(emulator)
+            async with used(recipe, served) as (_, user):
+                for number in range(5):
+                    assert (await user.end(str(number)))["state"] == "completed"
     assert set(emulator.agents_started.values()) == {1}
 
 
 @pytest.mark.parametrize("recipe", SERVERS)
 async def test_kill(recipe: str, tmp_path: Path) -> None:
-    """After a kill, a repeated request gets its job, or learns that it may have been started; none starts another."""
+    """After a kill, each job is completed or told as unknown, whoever repeats its request; none is started twice."""
     async with Emulator(script=ENDLESS) as emulator:
         async with program(recipe, {**emulator.environment(), "JOURNAL": str(tmp_path / "jobs.db")}) as served:
             async with used(recipe, served) as (process, user):
-                token = await user.create("Known", "known")
+                await user.create("Known", "known")
+                await until(lambda: emulator.agents_started["Known"])
                 await emulator.inject("hang agent=yes on=create", prompt="Lost")
-                lost = asyncio.create_task(user.post("Lost", "lost"))
+                await user.create("Lost", "lost")
                 await until(lambda: emulator.agents_started["Lost"])
+                for number in range(5):
+                    await user.create(f"Just now {number}", f"now-{number}")
                 process.interrupt(signal.SIGKILL)
-                await asyncio.wait([lost])
-                assert isinstance(lost.exception(), ClientError)
             await complete(emulator)
             async with used(recipe, served) as (_, user):
-                ids = [(await user.wait(each))[1]["id"] for each in (token, await user.create("Known", "known"))]
-                assert ids[0] == ids[1]
-                unknown, document = await user.post("Lost", "lost")
-                assert (unknown.status, document["outcome"]) == (502, "unknown")
-    assert emulator.agents_started == {"Known": 1, "Lost": 1}
+                assert (await user.end(await user.create("Known", "known")))["state"] == "completed"
+                assert (await user.end(await user.create("Lost", "lost")))["state"] == "unknown"
+                for number in range(5):
+                    state = (await user.end(await user.create(f"Just now {number}", f"now-{number}")))["state"]
+                    assert state in {"completed", "unknown"}
+                    assert emulator.agents_started[f"Just now {number}"] == 1 or state == "unknown"
+    assert (emulator.agents_started["Known"], emulator.agents_started["Lost"]) == (1, 1)
+    assert max(emulator.agents_started.values()) == 1
 
 
 async def check_answers(recipe: str, user: User, emulator: Emulator) -> None:
-    """It creates, awaits and streams jobs, and answers each error by a status."""
-    token = await user.create("Go")
-    status, document = await user.wait(token)
-    assert (status, document["status"]) == (200, "completed")
-    assert b"event: job_end\n" in await user.rest(token)
-    with pytest.raises(InvalidInputError, match="not a job token"):
-        JobRef.from_token(token)
-    assert (await user.post(" "))[0].status == 400
-    for body in NO_PROMPTS if recipe in JSON_BODIES else (b"\xff",):
+    """It plans, awaits, streams and lists jobs, and answers each error by a status."""
+    key = await user.create("Go")
+    ended = await user.end(key)
+    assert (ended["key"], ended["state"], ended["job"]["id"]) == (key, "completed", "a/b/../%2F?#é job")
+    assert b"event: job_end\n" in await user.rest(key)
+    assert await user.keys() == [key]
+    assert await user.named("ben").keys() == []
+    assert (await user.post(" ", "blank"))[0].status == 400
+    for body in NO_PROMPTS if recipe in JSON_BODIES else (b"", b"\xff", b"\xed\xa0\x80"):
         headers = {"Idempotency-Key": "x", "Content-Type": "application/json"}
         assert await user.status("POST", "/jobs", data=body, headers=headers) in {400, 422}, body[:99]
-    assert await user.status("POST", "/jobs", json={"prompt": "x"}) == NO_KEY.get(recipe, 400)
-    assert await user.status("GET", f"/jobs/{token}", headers={"X-User": ""}) == 401
+    for unfit in ({}, {"Idempotency-Key": "a/b"}, {"Idempotency-Key": "k" * 101}, {"Idempotency-Key": ".."}):
+        assert await user.status("POST", "/jobs", json={"prompt": "x"}, headers=unfit) == NO_KEY.get(recipe, 400)
+    for path in ("/jobs", f"/jobs/{key}", f"/jobs/{key}/events"):
+        assert await user.status("GET", path, headers={"X-User": ""}) == 401
+    assert await user.status("POST", "/jobs", headers={"X-User": "", "Idempotency-Key": "x"}) in {401, 422}
+    assert [await user.status("GET", path) for path in UNKNOWN_PATHS] == [404] * len(UNKNOWN_PATHS)
     await emulator.inject("500 on=create", prompt="Perhaps")
     for _ in range(2):
-        unknown, document = await user.post("Perhaps", "perhaps")
-        assert (unknown.status, document["outcome"]) == (502, "unknown")
+        told = await user.end(await user.create("Perhaps", "perhaps"))
+        assert (told["state"], told["message"].split(".")[0]) == ("unknown", "The job may have been started")
 
     async def is_counted() -> bool:
         return bool((await user.health())["unknown"] == 1)
@@ -178,35 +227,36 @@ async def check_answers(recipe: str, user: User, emulator: Emulator) -> None:
     assert (health["planned"], health["held"], health["paused_by"]) == (0, 0, None)
     await emulator.inject("422 on=create", prompt="Never")
     for _ in range(2):
-        refused, document = await user.post("Never", "never")
-        assert (refused.status, document["error"]) == (502, "service_refused")
+        assert (await user.end(await user.create("Never", "never")))["state"] == "rejected"
 
 
-async def check_nasty_users(user: User, process: Process, emulator: Emulator) -> None:
-    """No user gets another's job, a second agent, too many creates, or too large a body through."""
-    tokens = await asyncio.gather(*(user.create(LONG_PROMPT, "anna/1") for _ in range(3)))
-    assert emulator.agents_started[LONG_PROMPT] == 1
-    assert (await user.post("Another prompt", "anna/1"))[0].status == 409
+async def check_nasty_users(recipe: str, user: User, process: Process, emulator: Emulator) -> None:
+    """No user gets another's job, a second agent, too many jobs, or too large a body through."""
+    await asyncio.gather(*(user.create(LONG, "1") for _ in range(8)))
+    await user.end("1")
+    assert emulator.agents_started[LONG] == 1
+    taken, document = await user.post("Another prompt", "1", "x" * 500)
+    assert (taken.status, document["error"]) == (422, "key_taken")
+    assert await process.read_until(r"request '(x+)': 422 key_taken: ") == "x" * 64
     other = user.named("anna/1")
-    assert (await other.wait(tokens[0]))[0] == 404
-    assert [await user.status("GET", path) for path in GARBAGE] == [404] * 3
-    assert await other.create("Of another user", "anna/1") not in tokens
-    assert await user.create("Of anna", "1/x") != await other.create("Of anna/1", "x")
+    assert (await other.wait("1"))[0] == 404
+    assert await other.status("GET", "/jobs/1/events") == 404
+    assert await user.named("ann").status("GET", "/jobs/a/1") == 404
+    await other.create("Of another user", "1")
+    assert (await other.end("1"))["job"]["id"] != (await user.end("1"))["job"]["id"]
     assert await status_of_bytes(process, "\xff", "1") == 202
-    assert await status_of_bytes(process, "anna", "\xff") == 202
-    assert await status_of_bytes(process, "anna", "k" * 600) == 400
+    assert await status_of_bytes(process, "anna", "\xff") == NO_KEY.get(recipe, 400)
     assert await user.status("PUT", "/jobs", data=b"x") == 405
-    assert await user.status("POST", f"/jobs/{tokens[0]}", data=b"x") == 405
+    assert await user.status("POST", "/jobs/1", data=b"x") == 405
     for body in (BytesIO(bytes(TOO_LARGE)), pieces()):
         assert await refused_status(user, body) == 413
+    assert await status_of_a_broken_body(process) == 400
     ben = user.named("ben")
-    first = await ben.create("Job 0", "0")
-    answers = [(await ben.post(f"Job {number}", str(number)))[0] for number in range(1, MOST_CREATES + 1)]
-    assert [answer.status for answer in answers] == [202] * (MOST_CREATES - 1) + [429]
-    assert 0 < int(answers[-1].headers["Retry-After"]) <= 3600
-    assert (await ben.wait(await ben.create("Job 0", "0")))[1]["id"] == (await ben.wait(first))[1]["id"]
-    await user.post("Perhaps", "perhaps", "x" * 500)
-    assert await process.read_until(r"request '(x+): ") == "x" * 63
+    answers = [(await ben.post(f"Job {number}", str(number)))[0] for number in range(MOST_OPEN + 1)]
+    assert [answer.status for answer in answers] == [202] * MOST_OPEN + [429]
+    assert answers[-1].headers["Retry-After"] == "60"
+    await ben.create("Job 0", "0")
+    assert await ben.keys() == [str(number) for number in range(MOST_OPEN)][-10:]
 
 
 async def status_of_bytes(process: Process, user: str, key: str) -> int:
@@ -215,6 +265,16 @@ async def status_of_bytes(process: Process, user: str, key: str) -> int:
     head = ["POST /jobs HTTP/1.1", f"X-User: {user}", f"Idempotency-Key: {key}", "Content-Type: application/json"]
     reader, writer = await connect(process, *head, f"Content-Length: {len(body)}")
     writer.write(body.encode())
+    status = (await reader.readline()).split()[1]
+    writer.close()
+    return int(status)
+
+
+async def status_of_a_broken_body(process: Process) -> int:
+    """Return the status of the answer to a body whose second chunk has no length."""
+    head = ["POST /jobs HTTP/1.1", "X-User: anna", "Idempotency-Key: x", "Transfer-Encoding: chunked"]
+    reader, writer = await connect(process, *head)
+    writer.write(b"1\r\na\r\nZZ\r\n")
     status = (await reader.readline()).split()[1]
     writer.close()
     return int(status)
@@ -234,39 +294,39 @@ async def refused_status(user: User, body: Any) -> int:
         return 413
 
 
-async def check_clients_that_leave(user: User, process: Process, emulator: Emulator) -> None:
-    """A client that leaves orphans no agent: whoever repeats its request gets the job."""
-    token = await user.create("Leave")
-    async with user.stream(token):
+async def check_clients_that_leave(user: User, process: Process) -> None:
+    """A client that leaves a stream, a wait or its own body ends nothing but these."""
+    key = await user.create("Leave")
+    async with user.stream(key):
         pass
-    _, half = await half_a_body(process, "/jobs", "X-User: anna")
+    waiting = asyncio.create_task(user.wait(key))
+    _, half = await half_a_body(process, "/jobs", "X-User: anna", "Idempotency-Key: half")
     half.close()
-    await emulator.inject("hang for=0.2 agent=yes on=create", prompt="Orphan")
-    leaving = asyncio.create_task(user.create("Orphan", "orphan"))
-    await until(lambda: emulator.agents_started["Orphan"])
-    leaving.cancel()
-    await asyncio.wait([leaving])
-    assert await user.create("Orphan", "orphan")
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    async with user.stream(key):
+        pass
 
 
 async def check_shutdown(process: Process, user: User, emulator: Emulator) -> list[str]:
-    """Listeners share one series of polls; two SIGTERMs end them, but no create, whose tokens are returned."""
-    token = await user.create("Go on")
+    """Listeners cause no polls; two SIGTERMs end them, but no create under way, and return the keys of these."""
+    key = await user.create("Go on")
+    await until(lambda: emulator.agents_started["Go on"])
     before = len(emulator.requests)
     begun = asyncio.Semaphore(0)
-    waits = [asyncio.create_task(user.wait(token)) for _ in range(LISTENERS)]
-    streams = [asyncio.create_task(user.rest(token, begun)) for _ in range(LISTENERS)]
+    waits = [asyncio.create_task(user.wait(key)) for _ in range(LISTENERS)]
+    streams = [asyncio.create_task(user.rest(key, begun)) for _ in range(LISTENERS)]
     for _ in range(LISTENERS):
         await begun.acquire()
     polls = len(emulator.requests) - before
     await emulator.inject("hang for=0.5 agent=yes on=create x3")
-    creates = [asyncio.create_task(user.create(f"Create {n}", f"c{n}")) for n in range(3)]
-    await until(lambda: sum(emulator.agents_started[f"Create {n}"] for n in range(3)) == 3)
+    keys = [await user.create(f"Create {number}", f"c{number}") for number in range(3)]
+    await until(lambda: sum(emulator.agents_started[f"Create {number}"] for number in range(3)) == 3)
     process.interrupt(signal.SIGTERM)
     process.interrupt(signal.SIGTERM)
     await process.end()
-    answers, frames, tokens = [await asyncio.gather(*calls) for calls in (waits, streams, creates)]
-    assert polls < LISTENERS  # one every 3 s, while the listeners come; polls of their own would be twice as many
+    answers, frames = [await asyncio.gather(*calls) for calls in (waits, streams)]
+    assert polls < LISTENERS  # those of the jobs that are followed anyway
     assert {(status, answer["error"]) for status, answer in answers} == {(503, "restarting")}
     assert all(b"event: job_error\n" in text for text in frames)
-    return tokens
+    return keys

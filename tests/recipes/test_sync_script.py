@@ -34,29 +34,39 @@ async def run(script: Program) -> tuple[int, str]:
 
 
 async def test_results(script: Scripts, service: Emulator) -> None:
-    """It prints the end of each job, and an error without a traceback; it is run again without another agent."""
+    """It prints each end, and why a prompt has no job, without a traceback; it is run again without another agent."""
     service.script(JobScript(duration=0))
     await service.inject("500 on=create", prompt="Unlucky")
     await service.inject("429 retry-after=1 on=create", prompt=LONG)
     async with script("One", "Unlucky", LONG, " ", "One", "\udcff") as program:
-        for _ in range(2):
+        for ends, unknown in ((2, 1), (0, 0)):
             code, output = await run(program)
-            assert (code, output.count(" completed ")) == (1, 3)
-            assert output.count(" is unknown: ") == 1
-            assert output.count("'Unlucky': ") == 1
+            assert (code, output.count(" completed: http"), output.count(" unknown: ")) == (1, ends, unknown)
             assert output.count("prompt is blank") == 1
-            assert output.count("'\\udcff': prompt is not valid Unicode") == 1
+            assert output.count("prompt is not valid Unicode") == 1
+            assert "2 of 5 are completed" in output
     assert (service.agents_started["One"], service.agents_started[LONG]) == (1, 1)
     assert sum(request.method == "POST" for request in service.requests) == 4  # one more after the 429
 
 
 async def test_failure(script: Scripts, service: Emulator) -> None:
-    """The exit code is 1 if a job has failed."""
+    """The exit code is 1 if a job has failed, also when it is run again."""
     service.script(JobScript(duration=0, outcome="failed"), prompt="Fail")
     service.script(JobScript(duration=0), prompt="Go on")
     async with script("Fail", "Go on") as program:
         code, output = await run(program)
-    assert (code, output.count(" failed "), output.count(" completed ")) == (1, 1, 1)
+        assert (code, output.count(" failed: "), output.count(" completed: ")) == (1, 1, 1)
+        assert (await run(program))[0] == 1
+    assert service.agents_started == {"Fail": 1, "Go on": 1}
+
+
+async def test_success(script: Scripts, service: Emulator) -> None:
+    """The exit code is 0 if all jobs are completed, also when it is run again."""
+    service.script(JobScript(duration=0))
+    async with script("Go", "Go on") as program:
+        assert (await run(program))[0] == 0
+        assert (await run(program))[0] == 0
+    assert service.agents_started == {"Go": 1, "Go on": 1}
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -68,10 +78,10 @@ async def test_signals(number: int, script: Scripts, service: Emulator) -> None:
             polled = until(lambda: any(request.method == "GET" for request in service.requests))
             await process.watch(polled)
             await process.watch(until(lambda: service.agents_started.total() == 2))
-            await process.stop(number, 128 + number)
+            await process.stop(number, 1)
         await complete(service)
         code, output = await run(program)
-    assert (code, output.count(" completed ")) == (0, 2)
+    assert (code, output.count(" completed: ")) == (0, 2)
     assert service.agents_started == {"Quick": 1, "Slow": 1}
 
 
@@ -86,8 +96,19 @@ async def test_kill(script: Scripts, service: Emulator) -> None:
             await process.end()
         await complete(service)
         code, output = await run(program)
-    assert (code, output.count(" completed "), output.count(" is unknown: ")) == (1, 1, 1)
+    assert (code, output.count(" completed: "), output.count(" unknown: ")) == (1, 1, 1)
     assert service.agents_started == {"Quick": 1, "Slow": 1}
+
+
+async def test_wrong_key(script: Scripts, service: Emulator) -> None:
+    """A key that the service refuses ends it, with the reason; the next run sends the prompts."""
+    service.script(JobScript(duration=0))
+    await service.inject("401 on=create")
+    async with script("Go") as program:
+        code, output = await run(program)
+        assert (code, "HTTP 401" in output) == (1, True)
+        assert (await run(program))[0] == 0
+    assert service.agents_started == {"Go": 1}
 
 
 async def test_two_at_once(script: Scripts, service: Emulator, tmp_path: Path) -> None:

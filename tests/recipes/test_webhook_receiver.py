@@ -73,13 +73,13 @@ async def test_webhook(receiver: Receivers, service: Emulator, client: ClientSes
         body = event(job_id)
         await complete(service)
         assert await status(client, process, body, signed(body)) == 204
-        await process.read_until(" completed https://")
+        await process.read_until(" completed: https://")
         before = polls(service)
         for _ in range(3):
             assert await status(client, process, body, signed(body)) == 204
         await process.stop()
     assert polls(service) == before
-    assert process.output.count(" completed ") == 1
+    assert process.output.count(" completed: ") == 1
     assert service.agents_started == {LONG: 1}
 
 
@@ -94,7 +94,7 @@ async def test_webhook_of_another_process(
             body = event(*service.jobs)
             await complete(service)
             assert await status(client, asked, body, signed(body)) == 204
-            await following.read_until(" completed https://")
+            await following.read_until(" completed: https://")
             await asked.stop()
             await following.stop()
     assert polls(service) == 2
@@ -125,6 +125,14 @@ async def test_refusals(receiver: Receivers, service: Emulator, client: ClientSe
             writer.write(piece)
             assert b" 413 " in await reader.readline()
             writer.close()
+        for headers, piece in (
+            (["Transfer-Encoding: chunked"], b"1\r\na\r\nZZ\r\n"),
+            (["Content-Encoding: gzip", "Content-Length: 2"], b"xx"),  # it is not signed, and never unpacked
+        ):
+            reader, writer = await connect(process, "POST /webhook HTTP/1.1", *headers)
+            writer.write(piece)
+            assert (await reader.readline()).split()[1] in {b"400", b"401"}
+            writer.close()
         unknown = event("no such job")
         assert await status(client, process, unknown, signed(unknown)) == 204
         _, leaving = await half_a_body(process, "/webhook")
@@ -146,7 +154,7 @@ async def test_too_many_requests(receiver: Receivers, service: Emulator, client:
         await complete(service)
         while polls(service) == 1:
             assert await status(client, process, body, signed(body)) == 204
-        await process.read_until(" completed https://")
+        await process.read_until(" completed: https://")
         await process.stop()
     first, second = [request.at for request in service.requests if request.method == "GET"]
     assert second - first >= 2
@@ -164,11 +172,11 @@ async def test_kills(receiver: Receivers, service: Emulator, client: ClientSessi
             await process.watch(until(lambda: polls(service) == 2))
             process.interrupt(signal.SIGKILL)  # after the webhook was acknowledged, before the end is known
             await process.end()
-            assert " completed " not in process.output
+            assert " completed: " not in process.output
         await complete(service)
         async with program.serving() as process:
-            await process.read_until(" completed https://")
-            await process.read_until(" is unknown: ")
+            await process.read_until(" completed: https://")
+            await process.read_until(" unknown: ")
             await process.stop()
     assert service.agents_started == {"Go on": 1, "Lost": 1}
 
@@ -182,7 +190,7 @@ async def test_signals(receiver: Receivers, service: Emulator) -> None:
             await process.stop()
         await complete(service)
         async with program.serving() as process:
-            await process.read_until(" completed https://")
+            await process.read_until(" completed: https://")
             await process.stop()
     assert service.agents_started == {"Go on": 1}
 
