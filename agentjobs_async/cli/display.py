@@ -17,16 +17,17 @@ from agentjobs_async import (
 )
 from agentjobs_async.batch import ActiveItem, BatchResult, BatchStats, Journal, Limits, Outcome, State
 from agentjobs_async.batch._estimates import End, end_of
+from agentjobs_async.batch._monitoring import longest_queue
 from agentjobs_async.batch._progress import SLOTS_KEPT, is_held
 from agentjobs_async.batch._store.claims import is_limit
-from agentjobs_async.batch._store.measures import planned_projects
-from agentjobs_async.batch._store.queries import Query
-from agentjobs_async.cli._output.hints import show_unknown
+from agentjobs_async.cli._output.hints import unknown_items
 from agentjobs_async.cli._output.lines import Lines
-from agentjobs_async.cli._output.live import Active, View, clock, in_one_line, live_lines
+from agentjobs_async.cli._output.live import live_view
+from agentjobs_async.cli._output.notices import show_hints
 from agentjobs_async.cli._output.outcomes import described
 from agentjobs_async.cli._output.results import Result, run_result
 from agentjobs_async.cli._output.screen import Screen
+from agentjobs_async.cli._output.view import ACTIVE, Active, View, clock, in_one_line
 from agentjobs_async.cli.hooks import ItemChanges, Polls, Watched
 
 _COUNT_SECONDS: Final = 0.5  # between two counts of the rows
@@ -73,7 +74,7 @@ class RunDisplay:
         await self._count(journal)
         counting = asyncio.create_task(self._count_again_and_again(run, journal))
         try:
-            async with self._screen.live_view(lambda width, height: live_lines(self._view(run), width, height)):
+            async with self._screen.live_view(lambda width, height: live_view(self._view(run), width, height)):
                 yield
         finally:
             self._run = None
@@ -122,7 +123,7 @@ class RunDisplay:
 
     def _count_end(self, state: State) -> None:
         """Count an end that is shown at once: the journal is counted from time to time."""
-        was = next((each for each in (State.ACTIVE, State.SENDING) if self._counts.get(each)), None)
+        was = next((each for each in ACTIVE if self._counts.get(each)), None)
         if was is not None and not state.is_open:
             self._counts = {**self._counts, was: self._counts[was] - 1, state: self._counts.get(state, 0) + 1}
 
@@ -132,12 +133,13 @@ class RunDisplay:
         if not isinstance(reason, AgentJobsError) or reason.message != SLOTS_KEPT or unknown == self._kept_by:
             return
         self._kept_by, self._last_line_at = unknown, time.monotonic()
-        until = "" if stats.next_create is None else f" before {clock(time.time() + stats.next_create)}"
+        now = time.time()
+        until = "" if stats.next_create is None else f" before {clock(now + stats.next_create, now)}"
         self._screen.notice(
             f"Nothing is sent{until}: unknown items keep all slots of --max-active, since their agents may be at work."
             " To continue at once, stop this command, settle them, and resume; with --unknown-for 0 they keep no slot."
         )
-        show_unknown(self._screen, await journal.unknown(), journal.address)
+        show_hints(self._screen, unknown_items(await journal.unknown(), journal.address))
 
     def _show_life(self, run: Watched) -> None:
         """Write a line to a log in which nothing was written for a minute."""
@@ -188,14 +190,3 @@ def _held_by(stats: BatchStats) -> str:
 def _active(item: ActiveItem, polls: int, pr_link: str | None) -> Active:
     state = State.SENDING if item.state is State.SENDING else State.ACTIVE
     return Active(item.key, item.prompt, state, item.age, polls, pr_link)
-
-
-async def longest_queue(journal: Journal, limits: Limits, counts: Mapping[State, int]) -> int:
-    """Return how many planned items share one limit of the rate.
-
-    Raises:
-        JournalError: The journal can't be read.
-    """
-    if limits.create_rate is None or limits.create_rate.scope == "all":
-        return counts[State.PLANNED]
-    return max((rows for *_, rows in await planned_projects(journal.store, Query())), default=0)

@@ -26,13 +26,13 @@ from agentjobs_async.cli._input.options import (
 from agentjobs_async.cli._input.prompts import Prompts, show_all_invalid
 from agentjobs_async.cli._input.service import Service, check_service
 from agentjobs_async.cli._input.service_options import OTHER_SERVICE, project_option, service_options
+from agentjobs_async.cli._output.endings import tally
 from agentjobs_async.cli._output.lines import ItemLines, JsonLines
 from agentjobs_async.cli._output.logs import LogLines
 from agentjobs_async.cli._output.outcomes import ExitCode, exit_code
 from agentjobs_async.cli._output.results import outcomes_of
 from agentjobs_async.cli._output.screen import Screen
 from agentjobs_async.cli.display import RunDisplay
-from agentjobs_async.cli.ending import tally
 from agentjobs_async.cli.help import command, exit_codes, journal_exit_codes
 from agentjobs_async.cli.process import Context, run_action
 from agentjobs_async.engines._connector import database_error
@@ -87,7 +87,7 @@ async def _submit(
 
 @command(
     "worker",
-    exit_codes("with --until-done, all completed, but for what was abandoned"),
+    exit_codes("with --until-done, all items are completed or abandoned"),
     "agentjobs worker postgresql:///jobs --until-done",
 )
 @journal_argument(_JOURNAL, "agentjobs worker postgresql+psycopg://host/database", exists=False)

@@ -65,7 +65,7 @@ def journal_exit_codes(success: str | None, refused: str | None = None) -> str:
     return _JOURNAL_EXIT_CODES.format(ended="".join(ended))
 
 
-ALL_COMPLETED: Final = exit_codes("all completed, but for what was abandoned")
+ALL_COMPLETED: Final = exit_codes("all items are completed or abandoned")
 RUN_PAGE: Final = "\n".join(
     (_JSON_LINES.format(created="  created  number key project job_id status prompt\n"), _ITEM_LINES, ALL_COMPLETED)
 )

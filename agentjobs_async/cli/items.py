@@ -15,9 +15,9 @@ from agentjobs_async.batch._store.settling import abandoned_where
 from agentjobs_async.cli._input.options import MAX_TRIES, TEXT, YES_OPTION, filter_options, journal_before_keys
 from agentjobs_async.cli._input.questions import can_ask, confirmed
 from agentjobs_async.cli._output.columns import in_words
+from agentjobs_async.cli._output.endings import tally
 from agentjobs_async.cli._output.hints import resume_command
 from agentjobs_async.cli._output.outcomes import ExitCode, described
-from agentjobs_async.cli.ending import tally
 from agentjobs_async.cli.help import command, journal_exit_codes
 from agentjobs_async.cli.process import Context, run_action
 from agentjobs_async.report.commands import found_job

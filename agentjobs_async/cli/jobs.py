@@ -27,12 +27,12 @@ from agentjobs_async.cli._input.options import JSON_OPTION, extra_option, timeou
 from agentjobs_async.cli._input.prompts import checked_prompts
 from agentjobs_async.cli._input.service import DEFAULT_TIMEOUT, Service
 from agentjobs_async.cli._input.service_options import service_options
-from agentjobs_async.cli._output.columns import shortened
-from agentjobs_async.cli._output.hints import show_advice, show_jobs
+from agentjobs_async.cli._output.hints import advices, continuing_jobs
 from agentjobs_async.cli._output.lines import JobLines, JsonLines, Lines
+from agentjobs_async.cli._output.notices import show_hints
 from agentjobs_async.cli._output.outcomes import ExitCode, Outcome, advice_of, exit_code, reason_of
 from agentjobs_async.cli._output.results import Change, Result, job_document
-from agentjobs_async.cli._output.screen import Line, Screen, styled_status
+from agentjobs_async.cli._output.screen import Drawn, Screen, drawn, styled_status
 from agentjobs_async.cli.help import WAIT_PAGE, command, exit_codes
 from agentjobs_async.cli.hooks import JobChanges, SilenceHook
 from agentjobs_async.cli.process import Context, run_action
@@ -146,7 +146,7 @@ async def _wait(context: Context, service: Service, waits: "_Waits") -> int:
     screen = context.screen
     async with service.session(screen.notice, hooks=[waits.changes]) as session:
         session.learn_from({})
-        async with screen.live_view(waits.lines):
+        async with screen.live_view(waits.view):
             await context.interruption.run_until_stop(waits.run(session), session.aclose)
     return waits.summed_up()
 
@@ -178,14 +178,15 @@ class _Waits:
         self._session = session
         await asyncio.gather(*(self._wait(session, ref) for ref in self._numbers))
 
-    def lines(self, width: int, height: int) -> Iterator[Line]:
+    def view(self, width: int, height: int) -> Iterator[Drawn]:
         """Return the live view: how many have ended, and as far as it is known, when each of the others will."""
+        del width
         seconds = int(time.monotonic() - self._started)
         done = sum(not result.outcome.is_unfinished for result in self._results.values())
         ended = f"{done} of {len(self._numbers)} ended"
-        yield (shortened(f"{ended}, {seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}", width),)
+        yield drawn(f"{ended}, {seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}")
         for ref, left in islice(self._time_left(), max(height - 1, 0)):
-            yield (shortened(f"{ref.to_token()} ends in {left}", width),)
+            yield drawn(f"{ref.to_token()} ends in {left}")
 
     def summed_up(self) -> int:
         """Show all results and the jobs that continue, and return the exit code."""
@@ -196,12 +197,12 @@ class _Waits:
         code = exit_code(outcomes, refused) if stopped_with is None else stopped_with
         self._lines.all_results(results)
         self._lines.summary(outcomes, code)
-        show_advice(screen, Counter(result.advice for result in results if result.advice))
+        show_hints(screen, advices(Counter(result.advice for result in results if result.advice)))
         if stopped_with is not None:
             screen.notice("Stopped waiting.")
         refs = [ref for ref in self._numbers if self._continues(ref)]
         is_in_doubt = any(self.changes.last_job(ref) is None for ref in refs)
-        show_jobs(screen, refs, self._to_wait, is_in_doubt=is_in_doubt)
+        show_hints(screen, continuing_jobs(refs, self._to_wait, is_in_doubt=is_in_doubt))
         return code
 
     def _time_left(self) -> Iterator[tuple[JobRef, Estimate]]:

@@ -9,7 +9,7 @@ import click
 from click.core import ParameterSource
 
 from agentjobs_async import InvalidInputError
-from agentjobs_async.batch import Journal, JournalRow, move_journal, undo_move
+from agentjobs_async.batch import Journal, JournalRow, Where, move_journal, undo_move
 from agentjobs_async.batch._service import options_to
 from agentjobs_async.cli._input.limits import changed_limits, limit_texts
 from agentjobs_async.cli._input.options import (
@@ -17,14 +17,15 @@ from agentjobs_async.cli._input.options import (
     TEXT,
     WRITTEN_FILE,
     all_tries_option,
+    filter_options,
     journal_argument,
     limit_options,
 )
 from agentjobs_async.cli._output.columns import in_words
+from agentjobs_async.cli._output.endings import tally
 from agentjobs_async.cli._output.files import whole_file
 from agentjobs_async.cli._output.hints import resume_command
 from agentjobs_async.cli._output.outcomes import ExitCode
-from agentjobs_async.cli.ending import tally
 from agentjobs_async.cli.help import command, journal_exit_codes
 from agentjobs_async.cli.process import Context, run_action
 from agentjobs_async.report.items import ColumnNames, cell_text, csv_line, document
@@ -38,19 +39,22 @@ from agentjobs_async.report.items import ColumnNames, cell_text, csv_line, docum
 @journal_argument("The journal; a run may be using it.", "agentjobs export FILE")
 @click.option("--out", metavar="FILE", type=WRITTEN_FILE, help="The file to write.  [default: standard output]")
 @click.option("--format", "form", type=click.Choice(["csv", "jsonl"]), help="[default: by the suffix of --out, or csv]")
+@filter_options
 @all_tries_option
-def export(journal: str, out: str | None, form: str | None, *, all_tries: bool) -> int:
+def export(journal: str, out: str | None, form: str | None, where: Where, *, all_tries: bool) -> int:
     """Write a line for each item: its state, project, job, pull request, error, times, polls, tries, context and extra.
+
+    With --state, --grep, --key, --prefix, --project or --older-than, only for those items that meet all of them.
 
     The context has the columns of the input that make neither key nor prompt nor --extra.
     """
     form = form or ("jsonl" if (out or "").endswith(".jsonl") else "csv")
-    return run_action(lambda context: _export(context, journal, form, out, all_tries=all_tries))
+    return run_action(lambda context: _export(context, journal, form, out, where, all_tries=all_tries))
 
 
-async def _export(context: Context, journal: str, form: str, out: str | None, *, all_tries: bool) -> int:
+async def _export(context: Context, journal: str, form: str, out: str | None, where: Where, *, all_tries: bool) -> int:
     async with Journal.open(journal, read_only=True) as opened:
-        rows = await opened.rows(all_tries=all_tries)
+        rows = await opened.rows(where=where, all_tries=all_tries)
     text = "".join(_csv_lines(rows) if form == "csv" else _json_lines(rows))
     if out is None:
         context.screen.raw_text(text)

@@ -29,7 +29,6 @@ from agentjobs_async.cli._input.prompts import InvalidPrompt, Prompts, show_inva
 from agentjobs_async.cli._input.service import EMULATED_PROJECT, NO_PROJECT
 from agentjobs_async.cli._input.service_options import project_option
 from agentjobs_async.cli._output.columns import columns_of, cut_at_a_word, cut_in_the_middle, in_words
-from agentjobs_async.cli._output.live import decision
 from agentjobs_async.cli._output.outcomes import ExitCode
 from agentjobs_async.cli._output.screen import Screen
 from agentjobs_async.cli.help import command, journal_exit_codes
@@ -195,7 +194,7 @@ def _show_duration(screen: Screen, limits: Limits, items: Sequence[BatchItem], m
     if found is not None and found.seconds:
         how, when = ("at least", "at the earliest on") if found.is_least else ("about", "about")
         end = time.strftime("%a %d %b %H:%M", time.localtime(time.time() + found.seconds))
-        screen.line(f"This takes {how} {span(found.seconds)}: {decision(found)}.")
+        screen.line(f"This takes {how} {span(found.seconds)}: {found.decision}.")
         screen.line(f"Begun now, it ends {when} {end}.")
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Any, Final
 
@@ -33,13 +33,14 @@ from agentjobs_async.cli._input.prompts import InvalidPrompt, Prompts, show_all_
 from agentjobs_async.cli._input.questions import can_ask, confirmed
 from agentjobs_async.cli._input.service import Service, check_service
 from agentjobs_async.cli._input.service_options import OTHER_SERVICE, service_options
-from agentjobs_async.cli._output.columns import shortened
-from agentjobs_async.cli._output.hints import show_lost_jobs
-from agentjobs_async.cli._output.lines import ItemLines, JobLines, JsonLines
+from agentjobs_async.cli._output.endings import HowItRuns
+from agentjobs_async.cli._output.hints import lost_jobs
+from agentjobs_async.cli._output.lines import ItemLines, JobLines, JsonLines, Lines
 from agentjobs_async.cli._output.logs import LogLines
+from agentjobs_async.cli._output.notices import show_hints
 from agentjobs_async.cli._output.outcomes import ExitCode, Outcome
 from agentjobs_async.cli._output.results import Result
-from agentjobs_async.cli._output.screen import Line, Screen
+from agentjobs_async.cli._output.screen import Drawn, Screen, drawn
 from agentjobs_async.cli.display import RunDisplay
 from agentjobs_async.cli.ending import Ending
 from agentjobs_async.cli.help import RUN_PAGE, command
@@ -97,8 +98,10 @@ def run(prompts: Prompts, journal: str | None, *, is_confirmed: bool, **how: Any
     """
     plan = {name: how[name] for name in ("limits", "limit", "max_tries")}
     plan["project_id"] = how["service"].default_project
-    if not is_confirmed and (code := _asked(prompts, journal, **plan)):
-        return code
+    if not is_confirmed:
+        code = _asked(prompts, journal, **plan)
+        if code != ExitCode.COMPLETED:
+            return code
     return run_action(lambda context: _run(context, prompts, journal, **how))
 
 
@@ -166,18 +169,19 @@ async def _run(
         stack.enter_context(LogLines(screen, "agentjobs_async.batch", level=logging.CRITICAL).shown())
         report_file = None if report is None else ReportFile.of(report)
         is_own = journal is None or own_journals.is_own(journal)
-        lines = JsonLines(screen) if as_json else JobLines(screen) if is_own else ItemLines(screen)
+        lines = _lines_of(screen, as_json=as_json, is_own=is_own)
         display, jobs = RunDisplay(screen, lines), OpenJobs()
         silence = SilenceHook(lambda: display.show_silence(service.base_url))
         session = await stack.enter_async_context(service.session(screen.notice, hooks=[*display.hooks, jobs, silence]))
         location = journal or stack.enter_context(own_journals.new_journal(temporary=service.emulated))
         opened = await stack.enter_async_context(own_journals.open_for_run(location, own=is_own, max_tries=max_tries))
         await check_service(session, opened, screen.notice, other_service=other_service)
-        await _show_lost_jobs(screen, service, opened)
+        await _say_lost_jobs(screen, service, opened)
         kept = await kept_limits(screen, opened, limits)
         to_wait = service.wait_options(kept.timeout, as_json=as_json)
         to_resume = _to_resume(service, max_failures=settings["max_failures"], report=report, as_json=as_json)
-        ending = Ending(context, opened, jobs, lines, display, to_resume, to_wait, max_tries, is_own, as_json)
+        how = HowItRuns(opened.address, is_own, to_resume, to_wait, max_tries)
+        ending = Ending(context, opened, how, jobs, lines, display)
         context.interruption.last_words.append(ending.last_words)
         if report_file is not None:  # whatever ends the run, and before the journal is closed
             stack.push_async_callback(report_file.write_at_the_end, opened, screen)
@@ -185,10 +189,17 @@ async def _run(
         return await open_run.to_the_end(await open_run.plan(prompts))
 
 
-async def _show_lost_jobs(screen: Screen, service: Service, journal: Journal) -> None:
+def _lines_of(screen: Screen, *, as_json: bool, is_own: bool) -> Lines:
+    """Return what shows the run: with a journal of its own, which goes with it, a table at the end as well."""
+    if as_json:
+        return JsonLines(screen)
+    return JobLines(screen) if is_own else ItemLines(screen)
+
+
+async def _say_lost_jobs(screen: Screen, service: Service, journal: Journal) -> None:
     """Show how many jobs of the journal ended with an earlier emulator, where this command has one of its own."""
     if service.emulated:
-        show_lost_jobs(screen, (await journal.counts())[State.ACTIVE])
+        show_hints(screen, lost_jobs((await journal.counts())[State.ACTIVE]))
 
 
 def _to_resume(service: Service, *, max_failures: int | None, report: str | None, as_json: bool) -> list[str]:
@@ -219,19 +230,19 @@ class _Run:
         items, invalid = _fitting(prompts.items, BodyTemplate(self.session.dialect.body))
         try:
             invalid += await _planned(
-                self.context.screen, self.journal, items, self.session.project_id, lasts=not self.ending.is_own
+                self.context.screen, self.journal, items, self.session.project_id, lasts=not self.ending.how.is_own
             )
         except asyncio.CancelledError:
-            if self.ending.is_own:  # nothing was sent, and the same command plans all of them again
+            if self.ending.how.is_own:  # nothing was sent, and the same command plans all of them again
                 own_journals.remove(self.journal.address)
             raise
         return show_all_invalid(self.context.screen, prompts, invalid)
 
     async def to_the_end(self, invalid: Sequence[InvalidPrompt]) -> int:
         """Run the journal to its end, and return the exit code."""
-        if self.ending.max_tries != 1:
-            await self.journal.retry(where=Where(states=FAILED), max_tries=self.ending.max_tries)
-        if self.ending.as_json:  # people have read them already
+        if self.ending.how.max_tries != 1:
+            await self.journal.retry(where=Where(states=FAILED), max_tries=self.ending.how.max_tries)
+        if isinstance(self.ending.lines, JsonLines):  # people have read them already
             for prompt in invalid:
                 self.ending.lines.end(Result(None, Outcome.REFUSED, prompt.key, error=prompt.words))
         fault: Exception | None = None
@@ -239,7 +250,7 @@ class _Run:
             await self._show_results()
         except Exception as error:  # noqa: BLE001 - whatever it is, what the journal has is shown before
             fault = error
-        return await self.ending.show(invalid, fault)
+        return await self.ending.show(len(invalid), fault)
 
     async def _show_results(self) -> None:
         async with run_batch(self.session, (), journal=self.journal, **self.settings) as batch:
@@ -254,7 +265,8 @@ class _Run:
         sending = sum(item.state is State.SENDING for item in batch.active())
         if sending:
             self.context.screen.notice(
-                f"Stopping: up to 10 s for the answers of creates under way ({sending}); Ctrl-C again ends at once."
+                f"Stopping: up to 10 s for the answers of creates under way ({sending}); Ctrl-C again ends at once, and"
+                " leaves them unknown."
             )
         await batch.aclose()
 
@@ -291,7 +303,7 @@ async def _planned(
     progress = _Progress(screen, len(items))
     invalid: InvalidItems = []
     try:
-        async with screen.live_view(progress.lines):
+        async with screen.live_view(progress.view):
             for at in range(0, len(items), _AT_ONCE):
                 invalid += await journal.add(items[at : at + _AT_ONCE], project_id=project_id)
                 progress.came_to(min(at + _AT_ONCE, len(items)))
@@ -320,6 +332,6 @@ class _Progress:
             self._last_line_at = self._clock()
             self._screen.notice(f"{self.words} …")
 
-    def lines(self, width: int, height: int) -> Iterator[Line]:
-        del height
-        yield (shortened(self.words, width),)
+    def view(self, width: int, height: int) -> list[Drawn]:
+        del width, height
+        return [drawn(self.words)]

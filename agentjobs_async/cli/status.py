@@ -11,42 +11,46 @@ from attrs import frozen
 
 from agentjobs_async import JournalError
 from agentjobs_async._text import span
-from agentjobs_async.batch import Journal, JournalRow, Limits, State, Where
+from agentjobs_async.batch import Journal, JournalRow, State, Where
 from agentjobs_async.batch._database.file_lock import is_owned
-from agentjobs_async.batch._estimates import Durations, End, end_of, recent_durations
-from agentjobs_async.batch._monitoring import OwnerState, is_at_work, owners_of, unseen_for, was_seen
+from agentjobs_async.batch._monitoring import OwnerState, is_at_work, outlook_of, owners_of
 from agentjobs_async.batch._service import options_to
 from agentjobs_async.batch._store.late import late_tries
 from agentjobs_async.batch._store.queries import Query
 from agentjobs_async.batch._store.tries import with_earlier_tries
 from agentjobs_async.batch.states import FAILED, open_in
 from agentjobs_async.cli._input.limits import rate_notice
-from agentjobs_async.cli._input.options import all_tries_option, filter_options, journal_argument
+from agentjobs_async.cli._input.options import all_tries_option, filter_options, journal_argument, options_of
 from agentjobs_async.cli._input.own_journals import directory, left_journals
+from agentjobs_async.cli._output.endings import tally
 from agentjobs_async.cli._output.hints import (
     export_command,
+    late_answers,
+    lost_jobs,
     resume_command,
-    show_late,
-    show_lost_jobs,
-    show_retry,
-    show_unknown,
+    retry_of,
+    unknown_items,
 )
-from agentjobs_async.cli._output.live import View, head_lines
+from agentjobs_async.cli._output.live import head_of
+from agentjobs_async.cli._output.notices import Command, Hint, Sentence, lines_of, show_hints
 from agentjobs_async.cli._output.outcomes import Outcome, described, exit_code
 from agentjobs_async.cli._output.results import outcomes_of, shown_row
 from agentjobs_async.cli._output.screen import Cell, Screen, Styled
 from agentjobs_async.cli._output.tables import show_items
-from agentjobs_async.cli.display import longest_queue
-from agentjobs_async.cli.ending import tally
+from agentjobs_async.cli._output.view import View
 from agentjobs_async.cli.help import ALL_COMPLETED, command
 from agentjobs_async.cli.process import Context, run_action
 from agentjobs_async.report.items import document
+from agentjobs_async.report.standing import NEEDING_A_PERSON, unseen_words
 from agentjobs_async.session import EMULATOR
 
 _MOST_ROWS: Final = 50  # what a person reads; export has all
-_NEEDING_A_PERSON: Final = (State.UNKNOWN, *FAILED)
+_LEAST_ROWS: Final = 3  # however small the terminal is
+_LINES_OF_A_ROW: Final = 2  # on a terminal
+_LINES_AROUND_ROWS: Final = 3  # the names of the columns, and the shell's next line
+_MOST_UNKNOWN: Final = 3  # of those that are told how to settle: the others are settled in the same way
+_MOST_WORKERS: Final = 6  # lines of a terminal
 _MOST_LATE: Final = 20  # tries
-_MOST_ACTIVE: Final = 200  # rows: more than a terminal shows
 
 
 @command("status", ALL_COMPLETED, "agentjobs status run.db --state failed")
@@ -65,41 +69,120 @@ _MOST_ACTIVE: Final = 200  # rows: more than a terminal shows
 def status(journal: str | None, form: str, where: Where, *, is_summary: bool, all_tries: bool) -> int:
     """Show what the journal FILE holds, while a run uses it or later, and what needs you.
 
-    That is how many items are in which state, when the run will end, its workers, and up to 50 items: those that are
-    unknown, failed or rejected; with --state, --grep, --key, --prefix, --project or --older-than, those that meet all
-    of them. Without these, also jobs of creates that were answered after their items had been sent again: one agent too
-    many each. agentjobs export writes all items. The exit code is that of all items.
+    That is how many items are in which state, when the run will end, its workers, and those items that are unknown,
+    failed or rejected: 50 of them at most, on a terminal as many as fit on one screen. With --state, --grep, --key,
+    --prefix, --project or --older-than, up to 50 items that meet all of them. Without these, also jobs of creates that
+    were answered after their items had been sent again: one agent too many each. agentjobs export writes all items,
+    and has the same options. The exit code is that of all items.
 
     Without a journal, list those that runs without --journal have left, and how to continue with each.
     """
     as_json = form == "jsonl"
     if journal is None:
         return run_action(lambda context: _show_left_journals(context, as_json=as_json))
-    how = {"as_json": as_json, "is_summary": is_summary, "all_tries": all_tries}
-    return run_action(lambda context: _show(context, journal, where, **how))
+    asked = _Asked(where, as_json, is_summary, all_tries)
+    return run_action(lambda context: _show(context.screen, journal, asked))
 
 
-async def _show(context: Context, given: str, where: Where, *, as_json: bool, is_summary: bool, all_tries: bool) -> int:
-    """Write how many items of the journal are in which state, then those that `where` names."""
-    screen = context.screen
+@frozen
+class _Asked:
+    """What the command was asked for.
+
+    Attributes:
+        where: The items to show; without any condition, those that need a person.
+        as_json: Whether it writes JSON.
+        is_summary: Whether it shows no items.
+        all_tries: Whether items are shown with their earlier tries.
+    """
+
+    where: Where
+    as_json: bool
+    is_summary: bool
+    all_tries: bool
+
+    @property
+    def is_overview(self) -> bool:
+        """Whether it shows what needs a person, on one screen of a terminal."""
+        return self.where == Where()
+
+    @property
+    def looked_for(self) -> Where:
+        """The items to show, named by conditions."""
+        return Where(states=NEEDING_A_PERSON) if self.is_overview else self.where
+
+
+@frozen
+class _Snapshot:
+    """What was read of the journal.
+
+    Attributes:
+        journal: The open journal.
+        location: It, as a command names it.
+        workers: The processes that work on it, as `owners_of` returns them.
+        counts: How many items are in each state.
+        late: Tries that were answered late; none where items were named by conditions.
+        hints: What is said below all else: what to do next.
+    """
+
+    journal: Journal
+    location: str
+    workers: Sequence[OwnerState] | None
+    counts: Mapping[State, int]
+    late: Sequence[JournalRow]
+    hints: Sequence[Hint]
+
+
+async def _show(screen: Screen, given: str, asked: _Asked) -> int:
+    """Write how many items of the journal are in which state, then those that were asked for, and what to do next."""
     async with Journal.open(given, read_only=True) as journal:
-        workers = await owners_of(journal)  # before the counts: what ends in between leaves no work without a process
-        counts = await journal.counts()
-        found = None if is_summary else await _found(journal, where, all_tries=all_tries)
-        if as_json:
-            screen.json_lines([_as_json(counts)] if found is None else map(document, found.rows))
-        else:
-            await _show_head(screen, journal, counts, workers)
-            _show_table(screen, found, where)
-        if found is not None:
-            _show_more(screen, found, _location(journal, given))
-            show_late(screen, found.late, await journal.store.rows_of({row.key for row in found.late}))
-        if journal.moved_to is not None:
-            screen.notice(f"This journal was moved to {journal.moved_to}, and can only be read.")
-            screen.notice("A move that was cut off: the same command finishes it, agentjobs move --undo takes it back.")
-        elif not as_json:
-            await _show_what_is_next(context, journal, _location(journal, given), counts, workers)
-    return exit_code(outcomes_of(counts))
+        snapshot = await _snapshot(journal, given, asked)
+        write = _write_json if asked.as_json else _write_screen
+        others = await write(screen, snapshot, asked)
+        show_hints(screen, [*others, *snapshot.hints])
+    return exit_code(outcomes_of(snapshot.counts))
+
+
+async def _snapshot(journal: Journal, given: str, asked: _Asked) -> _Snapshot:
+    location = _location(journal, given)
+    workers = await owners_of(journal)  # before the counts: what ends in between leaves no work without a process
+    counts = await journal.counts()
+    late = await late_tries(journal.store, _MOST_LATE) if asked.is_overview and not asked.is_summary else []
+    hints = late_answers(late, await journal.store.rows_of({row.key for row in late}))
+    if journal.moved_to is not None:
+        hints += _moved(journal.moved_to)
+    elif not asked.as_json:
+        hints += await _what_is_next(journal, location, counts, workers)
+    return _Snapshot(journal, location, workers, counts, late, hints)
+
+
+async def _write_json(screen: Screen, snapshot: _Snapshot, asked: _Asked) -> list[Hint]:
+    """Write the counts or the items as JSON; return where the other items are."""
+    if asked.is_summary:
+        screen.json_lines([_as_json(snapshot.counts)])
+        return []
+    found = await _found(snapshot, asked, _MOST_ROWS)
+    screen.json_lines(map(document, found.rows))
+    return _others(found.shown, found.number, asked, snapshot.location)
+
+
+async def _write_screen(screen: Screen, snapshot: _Snapshot, asked: _Asked) -> list[Hint]:
+    """Write the counts, and the items as a table; return where the other items are.
+
+    The overview leaves room on the same screen for what is said below it.
+    """
+    lines = await _write_head(screen, snapshot)
+    if asked.is_summary:
+        return []
+    most = _MOST_ROWS
+    if asked.is_overview:
+        others = _others(0, _MOST_ROWS, asked, snapshot.location)  # they may be said as well
+        most = _rows_that_fit(screen, lines, [*others, *snapshot.hints])
+    found = await _found(snapshot, asked, most)
+    if found.rows:
+        show_items(screen, list(map(shown_row, found.rows)), is_brief=asked.is_overview)
+    elif not asked.is_overview:
+        screen.notice("No item meets the filters.")
+    return _others(found.shown, found.number, asked, snapshot.location)
 
 
 def _location(journal: Journal, given: str) -> str:
@@ -107,47 +190,55 @@ def _location(journal: Journal, given: str) -> str:
     return journal.address if journal.is_shared else given
 
 
-async def _show_head(
-    screen: Screen, journal: Journal, counts: Mapping[State, int], workers: Sequence[OwnerState] | None
-) -> None:
-    """Write the counts; while a process works on open items, also when they end, and the workers."""
-    if journal.moved_to is None and is_at_work(workers) and open_in(counts):
-        for line in head_lines(await _view_of(journal, counts), screen.columns):
-            screen.line(*line)
-        _show_workers(screen, workers or ())
-    else:
-        screen.line(tally(counts))
+async def _write_head(screen: Screen, snapshot: _Snapshot) -> int:
+    """Write the counts; while a process works on open items, also when they end, and the workers. Return the lines."""
+    is_running = snapshot.journal.moved_to is None and is_at_work(snapshot.workers) and open_in(snapshot.counts)
+    if not is_running:
+        screen.line(tally(snapshot.counts))
+        return 1
+    head = head_of(await _view_of(snapshot.journal, snapshot.counts), screen.columns)
+    screen.draw(head)
+    return len(head) + _show_workers(screen, snapshot.workers or ())
 
 
-async def _show_what_is_next(
-    context: Context,
-    journal: Journal,
-    location: str,
-    counts: Mapping[State, int],
-    workers: Sequence[OwnerState] | None,
-) -> None:
-    """Show what the rate allows while items are planned; and where no process is at work, what goes on with them."""
+def _moved(target: str) -> list[Hint]:
+    return [
+        Sentence(f"This journal was moved to {target}, and can only be read."),
+        Sentence("A move that was cut off: the same command finishes it, agentjobs move --undo takes it back."),
+    ]
+
+
+async def _what_is_next(
+    journal: Journal, location: str, counts: Mapping[State, int], workers: Sequence[OwnerState] | None
+) -> list[Hint]:
+    """Return what the rate allows while items are planned; and where no process is at work, what goes on with them."""
     rate = (await journal.limits()).create_rate
-    if counts[State.PLANNED] and rate is not None:
-        context.screen.notice(rate_notice(rate))
-    if not is_at_work(workers):
-        await _show_ways_on(context, journal, location, counts)
+    hints: list[Hint] = [Sentence(rate_notice(rate))] if counts[State.PLANNED] and rate is not None else []
+    return hints if is_at_work(workers) else [*hints, *await _ways_on(journal, location, counts)]
 
 
-async def _show_ways_on(context: Context, journal: Journal, location: str, counts: Mapping[State, int]) -> None:
-    """Show what settles, continues or retries items."""
-    screen = context.screen
+async def _ways_on(journal: Journal, location: str, counts: Mapping[State, int]) -> list[Hint]:
+    """Return what settles, continues or retries items."""
     service = (await journal.store.meta()).service
     options = options_to(service)
-    if service == EMULATOR:
-        show_lost_jobs(screen, counts[State.ACTIVE])
+    hints = lost_jobs(counts[State.ACTIVE]) if service == EMULATOR else []
     if counts[State.UNKNOWN]:
-        show_unknown(screen, await journal.unknown(), location)
+        hints += unknown_items(await journal.unknown(), location, _MOST_UNKNOWN)
     if open_in(counts):
-        screen.notice("No process works on it; continue with:")
-        screen.command(f"  {resume_command(location, options)}")
-    else:
-        show_retry(screen, location, sum(counts[state] for state in FAILED), options)
+        return [
+            *hints,
+            Sentence("No process works on it; continue with:"),
+            Command(resume_command(location, options)),
+        ]
+    return [*hints, *retry_of(location, sum(counts[state] for state in FAILED), options)]
+
+
+def _rows_that_fit(screen: Screen, lines: int, hints: Sequence[Hint]) -> int:
+    """Return how many items fit on one screen of a terminal beside so many lines and hints; at least three."""
+    if screen.height is None:
+        return _MOST_ROWS
+    room = screen.height - lines - lines_of(screen, hints) - _LINES_AROUND_ROWS
+    return min(max(room // _LINES_OF_A_ROW, _LEAST_ROWS), _MOST_ROWS)
 
 
 @frozen
@@ -156,56 +247,52 @@ class _Found:
 
     Attributes:
         rows: They, in the order of their states, then of the input; with earlier tries, where these are shown. Last
-            come the late ones.
+            come those that were answered late.
         shown: How many items they are, without the late ones.
         number: How many there are in all.
-        late: Tries whose creates were answered late, of whichever items; none where conditions were given.
     """
 
     rows: Sequence[JournalRow]
     shown: int
     number: int
-    late: Sequence[JournalRow]
 
 
-async def _found(journal: Journal, where: Where, *, all_tries: bool) -> _Found:
-    """Return the first items that `where` names, without any condition those that need a person."""
-    store = journal.store
-    late = await late_tries(store, _MOST_LATE) if where == Where() else []
-    where = Where(states=_NEEDING_A_PERSON) if where == Where() else where
+async def _found(snapshot: _Snapshot, asked: _Asked, most: int) -> _Found:
+    """Return the first `most` items that were asked for, those that need a person first, then tries answered late."""
+    store, where = snapshot.journal.store, asked.looked_for
     rows: list[JournalRow] = []
     shown = 0
     for state in State:
-        if (where.states is None or state in where.states) and shown < _MOST_ROWS:
-            query = Query(where=where, states={state}, size=_MOST_ROWS - shown)
-            found = await store.select(query)
+        if (where.states is None or state in where.states) and shown < most:
+            found = await store.select(Query(where=where, states={state}, size=most - shown))
             shown += len(found)
-            rows += await with_earlier_tries(store, found) if all_tries else found
-    rows += [row for row in late if row not in rows]
-    return _Found(rows, shown, await store.count(Query(where=where)), late)
+            rows += await with_earlier_tries(store, found) if asked.all_tries else found
+    rows += [row for row in snapshot.late if row not in rows]
+    return _Found(rows, shown, await store.count(Query(where=where)))
 
 
-def _show_table(screen: Screen, found: _Found | None, where: Where) -> None:
-    """Write the items that were looked for, as a table."""
-    if found is None:
-        return
-    if found.rows:
-        show_items(screen, list(map(shown_row, found.rows)))
-    elif where != Where():
-        screen.notice("No item meets the filters.")
+def _others(shown: int, number: int, asked: _Asked, location: str) -> list[Hint]:
+    """Return, if not all items are shown, how many there are and what writes all."""
+    if number <= shown:
+        return []
+    words = f"{shown:,} of {number:,} are shown; all of them are written by:"
+    return [Sentence(words), Command(export_command(location, options_of(asked.looked_for)))]
 
 
-def _show_more(screen: Screen, found: _Found, location: str) -> None:
-    """Show, if not all items are shown, how many there are and what writes all."""
-    if found.number > found.shown:
-        screen.notice(f"{found.shown:,} of {found.number:,} are shown; all items are written by:")
-        screen.command(f"  {export_command(location)}")
+def _show_workers(screen: Screen, workers: Sequence[OwnerState]) -> int:
+    """Write a table of the processes that work on a shared journal, the dead ones first, and return its lines.
 
-
-def _show_workers(screen: Screen, workers: Sequence[OwnerState]) -> None:
-    """Write a table of the processes that work on a shared journal."""
-    if workers:
-        screen.table(("WORKER", "ACTIVE", "LAST HEARTBEAT"), map(_worker_cells, workers))
+    A terminal gets the first of very many: they leave room for the items.
+    """
+    if not workers:
+        return 0
+    most = len(workers) if screen.height is None else _MOST_WORKERS
+    shown = sorted(workers, key=lambda worker: not worker.is_dead)[:most]
+    screen.table(("WORKER", "ACTIVE", "LAST HEARTBEAT"), map(_worker_cells, shown))
+    if len(shown) == len(workers):
+        return 1 + len(shown)
+    screen.line(f"… and {len(workers) - len(shown):,} more")
+    return 2 + len(shown)
 
 
 def _worker_cells(worker: OwnerState) -> tuple[Cell, ...]:
@@ -225,34 +312,17 @@ async def _view_of(journal: Journal, counts: Mapping[State, int]) -> View:
     Raises:
         JournalError: The journal can't be read.
     """
-    durations = Durations()
-    durations.replace(await recent_durations(journal.store))
-    usual = durations.usual
-    unseen_seconds = await unseen_for(journal)
-    if unseen_seconds is not None:
-        trouble = f"no active job was seen for {span(unseen_seconds)}: no run polls them, or no server answers"
-        return View(counts, time.time(), usual=usual, trouble=trouble)
-    limits = await journal.limits()
-    is_known = counts[State.ACTIVE] or await was_seen(journal, limits.create_rate)
-    end = await _end(journal, limits, usual, counts) if is_known else None
-    return View(counts, time.time(), end=end, usual=usual)
+    outlook = await outlook_of(journal, counts)
+    trouble = "" if outlook.unseen_seconds is None else unseen_words(outlook.unseen_seconds)
+    held_by = await _held_by(journal)
+    end = None if held_by else outlook.end
+    return View(counts, time.time(), end=end, usual=outlook.usual, held_by=held_by, trouble=trouble)
 
 
-async def _end(
-    journal: Journal, limits: Limits, usual: tuple[float, float] | None, counts: Mapping[State, int]
-) -> End | None:
-    """Return when all items will have ended, by the ages of the oldest jobs; the others count as begun just now."""
-    now = time.time()
-    rows = await journal.store.select(Query(states={State.ACTIVE}, size=_MOST_ACTIVE))
-    ages = [max(now - (row.created_at or row.updated_at).timestamp(), 0.0) for row in rows]
-    younger = counts[State.ACTIVE] + counts[State.SENDING] - len(ages)
-    return end_of(
-        to_create=counts[State.PLANNED],
-        queue=await longest_queue(journal, limits, counts),
-        ages=[*ages, *[0.0] * max(younger, 0)],
-        limits=limits,
-        usual=usual,
-    )
+async def _held_by(journal: Journal) -> str:
+    """Return why the create of the next planned item is held back, if its row says so; the next claim clears that."""
+    planned = await journal.store.select(Query(states={State.PLANNED}, size=1))
+    return "".join(row.error or "" for row in planned)
 
 
 async def _show_left_journals(context: Context, *, as_json: bool) -> int:

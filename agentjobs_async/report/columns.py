@@ -5,6 +5,7 @@ rows whose `number` it does not know, and replaces the others. A column of numbe
 is added to the sum of those above it. Times are whole milliseconds since the epoch; `null` stands for a time that has
 not come, and adds nothing. Texts are whole. Where a block has no column `prompt`, `context` or `extra`, a page leaves
 those of known rows as they are; a block whose rows have no context has no such column, nor one of extras without them.
+The column `look` says where to look for the job of an unknown item; without any, a block has none.
 """
 
 import json
@@ -12,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from agentjobs_async.batch import JournalRow, State
-from agentjobs_async.report.commands import COMMANDS
+from agentjobs_async.report.commands import COMMANDS, where_to_look
 from agentjobs_async.report.items import COLUMNS, cell_text, field_columns
 from agentjobs_async.report.source import Source
 from agentjobs_async.report.texts import milliseconds, shown
@@ -26,6 +27,8 @@ _TIMES: Final = frozenset({"planned_at", "sent_at", "created_at", "seen_at", "en
 def block(rows: Sequence[JournalRow], *, prompts: bool = True) -> dict[str, list[Any]]:
     """Return the columns of some rows; those of prompts, contexts and extras only with `prompts`."""
     columns = {name: _cells(name, rows) for name in COLUMNS if prompts or name != "prompt"}
+    if any(row.state is State.UNKNOWN for row in rows):
+        columns["look"] = [where_to_look(row) if row.state is State.UNKNOWN else None for row in rows]
     if prompts and any(row.context or row.extra for row in rows):
         fields = dict(zip(("context", "extra"), zip(*map(field_columns, rows), strict=True), strict=True))
         columns |= {name: list(map(_texts, found)) for name, found in fields.items() if any(found)}

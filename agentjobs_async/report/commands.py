@@ -8,10 +8,10 @@ from typing import Final
 from agentjobs_async import InvalidInputError, JobRef
 from agentjobs_async._text import BETWEEN_IDS
 from agentjobs_async._validation import checked_bare_id
-from agentjobs_async.batch import State
-from agentjobs_async.report.texts import ACTING
+from agentjobs_async.batch import JournalRow, State
+from agentjobs_async.report.texts import ACTING, shown
 
-__all__ = ["COMMANDS", "Command", "commands_of", "found_job"]
+__all__ = ["COMMANDS", "Command", "commands_of", "found_job", "resume_command", "where_to_look"]
 
 Command = tuple[str, tuple[str, ...]]
 """What a command is for, and its words: `{key}`, `{journal}` and `{token}` stand for those of the item.
@@ -57,6 +57,17 @@ def found_job(text: str) -> JobRef | str:
     return JobRef.from_token(text) if BETWEEN_IDS in text else checked_bare_id(text)
 
 
+def where_to_look(row: JournalRow) -> str:
+    """Return where a person finds the job of an item that is unknown, the first step before it is settled."""
+    created = "" if row.sent_at is None else f" created about {row.sent_at:%H:%M:%S} UTC on {row.sent_at:%d %b %Y}"
+    return f"Look in project {shown(row.project_id)}, for a job{created} with this prompt."
+
+
+def resume_command(journal: str, service: Sequence[str]) -> str:
+    """Return the line that continues with a journal; the arguments are those of `commands_of`."""
+    return _line(_RESUME[1], {"{journal}": [journal], "{service}": service})
+
+
 def commands_of(state: State, key: str, journal: str, service: Sequence[str]) -> list[tuple[str, str]]:
     """Return what each command of an item without a job is for, and its line.
 
@@ -67,13 +78,14 @@ def commands_of(state: State, key: str, journal: str, service: Sequence[str]) ->
         service: The options that lead to the journal's service.
     """
     values: Mapping[str, Sequence[str]] = {"{key}": [key], "{journal}": [journal], "{service}": service}
-    found = []
-    for words, command in COMMANDS[state]:
-        filled = [part for word in command for part in values.get(word, [word])]
-        # A key that begins with a dash would be read as an option.
-        separator = ["--"] * (command[-1] == "{key}" and key.startswith("-"))
-        found.append((words, " ".join(map(_quoted, [*filled[:-1], *separator, filled[-1]]))))
-    return found
+    return [(words, _line(command, values)) for words, command in COMMANDS[state]]
+
+
+def _line(command: Sequence[str], values: Mapping[str, Sequence[str]]) -> str:
+    filled = [part for word in command for part in values.get(word, [word])]
+    # A key that begins with a dash would be read as an option.
+    separator = ["--"] * (command[-1] == "{key}" and filled[-1].startswith("-"))
+    return " ".join(map(_quoted, [*filled[:-1], *separator, filled[-1]]))
 
 
 def _quoted(word: str) -> str:

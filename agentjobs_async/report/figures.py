@@ -1,4 +1,4 @@
-"""The figures of a journal: how its items ended, how long they took, and how late their ends were noticed.
+"""The figures of a journal: how its items ended and why, how long they took, and when nobody saw them.
 
 They are computed here alone: a page shows the tiles that it is given.
 """
@@ -8,12 +8,15 @@ from array import array
 from collections import Counter
 from collections.abc import MutableSequence, Sequence
 from datetime import datetime
+from sys import intern
 from typing import Any, Final, Self
 
 from attrs import asdict, define, field, frozen
 
 from agentjobs_async.batch import JournalRow, State
-from agentjobs_async.report.texts import decimal, seconds_between, span_text
+from agentjobs_async.report.items import shared_reason
+from agentjobs_async.report.texts import decimal, seconds_between, shown, span_text
+from agentjobs_async.report.unseen import Seen, unseen_spans
 
 __all__ = ["Counted", "Figures", "Tally", "Tile"]
 
@@ -21,6 +24,7 @@ _NONE: Final = "-"
 _HOUR_SECONDS: Final = 3600.0
 _LEAST_PERCENT, _MOST_PERCENT = 0.1, 99.9  # a smaller share is not shown as none, nor a larger one as all
 _FAST_PER_HOUR: Final = 600.0  # from here on a rate is easier to grasp per minute
+_MOST_REASONS: Final = 12  # more are no overview
 _ALWAYS_SHOWN: Final = frozenset({State.UNKNOWN, State.FAILED, State.COMPLETED})
 
 
@@ -47,10 +51,11 @@ class Figures:
     Attributes:
         counts: The number of rows in each state that occurs.
         durations: The seconds from create to end of each job that has ended, ascending.
-        intervals: The mean seconds between the polls of each such job, ascending: about how late its end was noticed,
-            as far as the journal knows.
+        intervals: The mean seconds between the polls of each such job, ascending, as far as the journal knows them.
         first: When the first create was sent; `None` before.
         last: When the last item ended; `None` before.
+        reasons: How many items have which reason, the most frequent first.
+        unseen: The spans in which jobs were active and nobody saw them, in milliseconds since the epoch.
     """
 
     counts: Counter[State]
@@ -58,6 +63,8 @@ class Figures:
     intervals: Sequence[float] = ()
     first: datetime | None = None
     last: datetime | None = None
+    reasons: Sequence[tuple[str, int]] = ()
+    unseen: Sequence[tuple[int, int]] = ()
 
     @property
     def total(self) -> int:
@@ -88,18 +95,25 @@ class Figures:
 
     @property
     def times(self) -> list[Tile]:
-        """Durations, how late ends were noticed, and throughput."""
+        """Durations, how often jobs were polled, and throughput."""
         rate = self.per_hour
         return [
             _median("duration", self.durations),
-            _median("noticed within", self.intervals),
+            _median("polled every", self.intervals),
             Tile("throughput", *((_NONE, "") if rate is None else _rate_text(rate))),
         ]
 
     def document(self) -> dict[str, Any]:
         """Return what a page shows of them, as JSON has it."""
         groups = {"outcomes": self.outcomes, "times": self.times}
-        return {"total": self.total_text, **{name: list(map(asdict, tiles)) for name, tiles in groups.items()}}
+        tiles = {name: list(map(asdict, tiles)) for name, tiles in groups.items()}
+        return {"total": self.total_text, **tiles, "reasons": self.shown_reasons, "unseen": self.unseen}
+
+    @property
+    def shown_reasons(self) -> list[dict[str, Any]]:
+        """The most frequent reasons as a page shows them: each `reason`, and the `words` with the number of items."""
+        most = self.reasons[:_MOST_REASONS]
+        return [{"reason": reason, "words": f"{number:,}\u00a0\u00d7 {reason}"} for reason, number in most]
 
 
 @frozen
@@ -112,6 +126,8 @@ class Counted:
         ended_at: When it ended; `None` before.
         duration: The seconds from its job's create to its end; `None` for what is no job that has ended.
         interval: The mean seconds between the polls of such a job; `None` without polls.
+        reason: Why it has no result, as many items share it; `None` where it has one, or may get one.
+        seen: When it was seen from its job's create on, and how often it was polled; `None` without a job.
     """
 
     state: State
@@ -119,13 +135,17 @@ class Counted:
     ended_at: datetime | None
     duration: float | None
     interval: float | None
+    reason: str | None = None
+    seen: Seen | None = None
 
     @classmethod
     def of(cls, row: JournalRow) -> Self:
         """Return what a row adds."""
         duration = None if row.state is State.ABANDONED else seconds_between(row.created_at, row.ended_at)
         interval = None if duration is None or not row.polls else duration / row.polls
-        return cls(row.state, row.sent_at, row.ended_at, duration, interval)
+        reason = shared_reason(row.why)
+        known = None if reason is None else intern(shown(reason))  # many rows have the same one
+        return cls(row.state, row.sent_at, row.ended_at, duration, interval, known, Seen.of(row))
 
 
 def _share(count: int, total: int) -> str:
@@ -154,13 +174,15 @@ def _quantile_text(ascending: Sequence[float], share: float) -> str:
 
 @define
 class Tally:
-    """Counts rows one by one: 16 bytes for each, so that a journal of any size fits."""
+    """Counts rows one by one, some hundred bytes for each."""
 
     _counts: Counter[State] = field(factory=Counter)
     _durations: MutableSequence[float] = field(factory=lambda: array("d"))
     _intervals: MutableSequence[float] = field(factory=lambda: array("d"))
     _first: datetime | None = None
     _last: datetime | None = None
+    _reasons: Counter[str] = field(factory=Counter)
+    _seen: list[Seen] = field(factory=list)
 
     def add(self, row: Counted) -> None:
         """Count one row."""
@@ -173,8 +195,13 @@ class Tally:
             self._durations.append(row.duration)
         if row.interval is not None:
             self._intervals.append(row.interval)
+        if row.reason is not None:
+            self._reasons[row.reason] += 1
+        if row.seen is not None:
+            self._seen.append(row.seen)
 
-    def figures(self) -> Figures:
-        """Return the figures of all rows so far."""
+    def figures(self, now: float) -> Figures:
+        """Return the figures of all rows so far, at a time in seconds since the epoch."""
         durations, intervals = sorted(self._durations), sorted(self._intervals)
-        return Figures(self._counts, durations, intervals, self._first, self._last)
+        unseen = unseen_spans(self._seen, now)
+        return Figures(self._counts, durations, intervals, self._first, self._last, self._reasons.most_common(), unseen)

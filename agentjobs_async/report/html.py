@@ -15,11 +15,13 @@ from attrs import frozen
 from agentjobs_async._extras import extra_named
 from agentjobs_async.batch import Journal, JournalRow, State
 from agentjobs_async.batch._store.queries import Query
-from agentjobs_async.report.commands import commands_of
+from agentjobs_async.report.commands import commands_of, where_to_look
 from agentjobs_async.report.document import Document
 from agentjobs_async.report.figures import Counted, Figures, Tally
+from agentjobs_async.report.items import COLUMNS
 from agentjobs_async.report.late import LATE_ADVICE, LATE_TITLE, late_lines
 from agentjobs_async.report.source import Source
+from agentjobs_async.report.standing import Standing, standing_of
 from agentjobs_async.report.texts import link_or_none, shown
 
 __all__ = ["SCRIPTS", "Page", "check_installed", "page_parts", "plain_rows", "rendered", "write_html"]
@@ -93,12 +95,12 @@ async def write_html(source: Source, stream: TextIO) -> None:
     async for rows in document.read(source):
         for row in rows:
             tally.add(Counted.of(row))
-    figures = tally.figures()
-    document.add_line(json.dumps({"figures": figures.document()}))
+    figures, stands = tally.figures(source.made_at), await standing_of(source.journal)
+    document.add_line(json.dumps({"figures": figures.document(), "standing": stands.document()}))
     document.end()
     data = _base64(document.whole())  # inert in HTML
     rows, late = await plain_rows(source.journal), await late_lines(source.journal)
-    stream.writelines(rendered(source, page_parts(), figures, rows, data, late=late))
+    stream.writelines(rendered(source, page_parts(), figures, rows, data, stands=stands, late=late))
 
 
 def _base64(whole: bytes) -> Iterator[str]:
@@ -123,6 +125,7 @@ def rendered(
     rows: Sequence[JournalRow],
     data: Iterable[str] = (),
     *,
+    stands: Standing | None,
     late: Sequence[str] = (),
     is_named: bool = True,
 ) -> Iterator[str]:
@@ -134,6 +137,7 @@ def rendered(
         figures: What the tiles show.
         rows: The rows that are shown without scripts.
         data: The pieces of the document of all rows; without any, the page's script gets them in another way.
+        stands: How the journal stands; `None` where it is not shown.
         late: The lines of the tries whose creates were answered late.
         is_named: Whether it shows the journal's name.
     """
@@ -146,6 +150,9 @@ def rendered(
             name=shown(source.journal.name) if is_named else "Journal",
             made_at=datetime.fromtimestamp(source.made_at, UTC),
             figures=figures,
+            standing=stands,
+            why=COLUMNS["error"].of,
+            where_to_look=where_to_look,
             rows=rows,
             wanting=sum(figures.counts[state] for state in _PLAIN_STATES),
             commands=[

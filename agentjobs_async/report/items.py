@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 from attrs import frozen
 
 from agentjobs_async._deferred import deferred
+from agentjobs_async.batch.states import WITHOUT_ERROR
 from agentjobs_async.report.texts import is_formula, link_or_none, shown
 
 if TYPE_CHECKING:
@@ -34,13 +35,19 @@ __all__ = [
     "csv_line",
     "document",
     "field_columns",
+    "pull_request_of",
+    "shared_reason",
     "time_text",
     "without_error",
     "write_csv",
     "write_jsonl",
 ]
 
-_WITHOUT_ERROR: Final = {"failed": "the agent failed", "archived": "the job was archived"}
+# ASCII, no user before the host, no query: a name must not hide that a link leads elsewhere.
+_PULL_REQUEST: Final = re.compile(r"https?://[\w.-]+(?::\d+)?/([\w.-]+/[\w.-]+)/pull/([\w-]+)/?", re.ASCII)
+_JOB_OF_ERROR: Final = re.compile(r"\Ajob \S+: ")
+_DETAILS: Final = re.compile(r":(?:\s|\Z)|\s\(")  # of an error, which few items share
+_LONGEST_REASON: Final = 80  # characters
 _PREFIX: Final = "context."
 _EXTRA_PREFIX: Final = "extra."
 _PREFIXES: Final = re.compile(rf"\A(?:{re.escape(_PREFIX)})+")
@@ -69,8 +76,31 @@ def time_text(time: datetime | None) -> str | None:
 
 def without_error(state: str, job: str | None) -> str | None:
     """Return why an item has no result where no error says so, with its job; `None` where it has, or may get one."""
-    words = _WITHOUT_ERROR.get(state)
+    words = WITHOUT_ERROR.get(state)
     return words if words is None or job is None else f"{words} ({job})"
+
+
+def shared_reason(error: str | None) -> str | None:
+    """Return the beginning of an error that many items share, such as `HTTP 422` of `HTTP 422: the prompt is empty`.
+
+    It ends before the first colon or bracket, or with the last whole word of the first 80 characters. `None` without
+    an error.
+    """
+    if error is None:
+        return None
+    first_line = _JOB_OF_ERROR.sub("", error).partition("\n")[0]
+    reason = _DETAILS.split(first_line, maxsplit=1)[0].strip()
+    if len(reason) <= _LONGEST_REASON:
+        return reason or None
+    whole_words = reason[: _LONGEST_REASON + 1].rpartition(" ")[0]
+    return whole_words or reason[:_LONGEST_REASON]
+
+
+def pull_request_of(link: str | None) -> str | None:
+    """Return how people name a pull request, such as `acme/docs#123`, where its link has that form; else the link."""
+    checked = link_or_none(link)
+    found = None if checked is None else _PULL_REQUEST.fullmatch(checked)
+    return checked if found is None else f"{found[1]}#{found[2]}"
 
 
 COLUMNS: Final = {
@@ -79,8 +109,10 @@ COLUMNS: Final = {
     "state": Column("state", lambda row: row.state.value),
     "project": Column("project", lambda row: row.project_id),
     "job_id": Column("job", lambda row: row.job_id),
-    "pr_link": Column("pull request", lambda row: link_or_none(row.pr_link)),
-    "error": Column("error", lambda row: row.error or without_error(row.state, None)),
+    "pr_link": Column("link of the pull request", lambda row: link_or_none(row.pr_link)),
+    "pull_request": Column("pull request", lambda row: pull_request_of(row.pr_link)),
+    "reason": Column("reason", lambda row: shared_reason(row.why)),
+    "error": Column("error", lambda row: row.why),
     "planned_at": Column("planned", lambda row: time_text(row.planned_at)),
     "sent_at": Column("sent", lambda row: time_text(row.sent_at)),
     "created_at": Column("created", lambda row: time_text(row.created_at)),

@@ -10,6 +10,7 @@ from agentjobs_async.report.figures import Counted, Figures, Tally
 from agentjobs_async.report.items import COLUMNS
 from agentjobs_async.report.late import LATE_ADVICE, LATE_TITLE, late_lines
 from agentjobs_async.report.source import Source
+from agentjobs_async.report.standing import Standing, standing_of
 from agentjobs_async.report.texts import shown
 
 __all__ = ["write_markdown"]
@@ -33,14 +34,20 @@ async def write_markdown(source: Source, stream: TextIO) -> None:
     async for row in source.journal.rows():
         tally.add(Counted.of(row))
         table.add(row)
-    figures = tally.figures()
-    head = [*_head(source, figures), *_chart_lines(figures.counts), *_late_lines(await late_lines(source.journal))]
+    figures, stands = tally.figures(source.made_at), await standing_of(source.journal)
+    late = await late_lines(source.journal)
+    head = [*_head(source, figures, stands), *_chart_lines(figures.counts), *_late_lines(late)]
     stream.writelines(f"{line}\n" for line in table.lines(head))
 
 
-def _head(source: Source, figures: Figures) -> Iterator[str]:
+def _head(source: Source, figures: Figures, stands: Standing) -> Iterator[str]:
     made = datetime.fromtimestamp(source.made_at, UTC)
     yield f"## {_cell(source.journal.name)}"
+    yield f"\n**{_cell(stands.words)}**"
+    if stands.command is not None:
+        yield f"\n```sh\n{stands.command}\n```"
+    if figures.reasons:
+        yield f"\n{_cell(' · '.join(reason['words'] for reason in figures.shown_reasons))}"
     yield f"\n{figures.total_text}, {made:%Y-%m-%d %H:%M} UTC\n"
     tiles = [tile for tile in (*figures.outcomes, *figures.times) if tile.is_shown]
     for cells in ([tile.name for tile in tiles], ["---:"] * len(tiles), [tile.value for tile in tiles]):

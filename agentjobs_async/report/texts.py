@@ -58,6 +58,13 @@ def decimal(value: float, digits: int) -> str:
     return f"{math.floor(value * 10**digits + 0.5) / 10**digits:,.{digits}f}"
 
 
+def _decimal_places(seconds: float) -> int:
+    """Return how many decimal places say enough of a span below a minute."""
+    if seconds < 1:
+        return 2
+    return 1 if seconds < _TEN_SECONDS else 0
+
+
 def span_text(seconds: float) -> str:
     """Return a span of time as people say it: `4.2 s`, `3 min 12 s`, `2 h 05 min`; as the page's script does it.
 
@@ -65,7 +72,7 @@ def span_text(seconds: float) -> str:
     """
     whole = math.floor(seconds + 0.5)
     if whole < _MINUTE_SECONDS:
-        digits = 2 if seconds < 1 else 1 if seconds < _TEN_SECONDS else 0
+        digits = _decimal_places(seconds)
         number = decimal(seconds, digits).rstrip("0").rstrip(".") if digits else whole
         return f"{number if seconds else 0}\u00a0s"
     minutes, rest = divmod(whole, _MINUTE_SECONDS)

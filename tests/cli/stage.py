@@ -62,6 +62,19 @@ def endless_planning() -> None:
     journal.add = add_two_pages
 
 
+def endless_opening() -> None:
+    """Let a run stand still once it has made its journal."""
+    journal = cast("Any", Journal)
+    enter = journal.__aenter__
+
+    async def made(opened: object) -> None:
+        await enter(opened)
+        print("made", flush=True)  # noqa: T201 - to the test
+        await asyncio.Event().wait()
+
+    journal.__aenter__ = made
+
+
 def lasting_emulator() -> None:
     """Let the jobs of `--emulator` not end before the test is done."""
     cast("Any", service)._SPEED = 1e-6
@@ -86,17 +99,18 @@ def own_terminal_under_nohup() -> None:
 
 def stop_before_the_view() -> None:
     """Let the live view begin only once a job is created, and SIGTERM come right then."""
-    queue = display.longest_queue
+    shown = cast("Any", display)  # which imports it
+    queue = shown.longest_queue
 
     async def late(journal: Journal, limits: Limits, counts: Mapping[State, int]) -> int:
-        display.longest_queue = queue
+        shown.longest_queue = queue
         while not (await journal.counts())[State.ACTIVE]:
             pass
         os.kill(os.getpid(), signal.SIGTERM)
         await asyncio.sleep(0)
-        return await queue(journal, limits, counts)
+        return cast("int", await queue(journal, limits, counts))
 
-    display.longest_queue = late
+    shown.longest_queue = late
 
 
 def hanging_lookup() -> None:
@@ -268,6 +282,12 @@ class Child:
 
     def send(self, number: signal.Signals) -> Self:
         self.process.send_signal(number)
+        return self
+
+    def resize(self, lines: int, columns: int) -> Self:
+        """Change the size of the terminal."""
+        assert self._out is not None
+        fcntl.ioctl(self._out, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
         return self
 
     def close_stdout(self) -> None:

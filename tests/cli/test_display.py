@@ -30,7 +30,7 @@ from agentjobs_async.batch._database.writer import Database, Rows
 from agentjobs_async.batch._estimates import End
 from agentjobs_async.batch._store.claims import NoRoomError
 from agentjobs_async.cli._output.lines import ItemLines, JsonLines
-from agentjobs_async.cli._output.live import in_one_line
+from agentjobs_async.cli._output.view import in_one_line
 from agentjobs_async.cli.display import RunDisplay
 from agentjobs_async.testing import Emulator, JobScript
 from tests.cli.checks import Captured, screen

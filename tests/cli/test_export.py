@@ -4,7 +4,8 @@ import json
 from pathlib import Path
 
 from agentjobs_async.__main__ import main
-from tests.cli.checks import Captured
+from agentjobs_async.batch import BatchItem
+from tests.cli.checks import Captured, plan, unexpected
 from tests.cli.stage import Child, EmulatorThread
 
 TABLE = """id,title,note
@@ -95,3 +96,23 @@ def test_beside_a_run(service: EmulatorThread, prompts: Path, tmp_path: Path, db
     states = {row["key"]: row["state"] for row in csv.DictReader(out.read_text().splitlines())}
     assert states == {"k0": "completed", "k1": "failed", "k2": "completed"}
     assert set(service.emulator.agents_started.values()) == {1}
+
+
+def test_the_items_that_filters_name(db: str, capsys: Captured) -> None:
+    """The filters of `status` name the items that are written; every condition has to be met."""
+    keys = ("a/1", "a/2", "b/1")
+    plan(db, *(BatchItem(key, f"Document {key}", "api" if key == "a/2" else "docs") for key in keys))
+    assert main(["resolve", "--abandon", db, "b/1"]) == 0
+    cases: dict[tuple[str, ...], list[str]] = {
+        (): ["a/1", "a/2", "b/1"],
+        ("--prefix", "a/"): ["a/1", "a/2"],
+        ("--prefix", "a/", "--project", "docs"): ["a/1"],
+        ("--key", "a/2"): ["a/2"],
+        ("--grep", "Document b"): ["b/1"],
+        ("--state", "abandoned"): ["b/1"],
+        ("--state", "abandoned", "--state", "planned", "--grep", "/1"): ["a/1", "b/1"],
+        ("--older-than", "2d"): [],
+    }
+    assert unexpected(cases, lambda options: [row["key"] for row in exported(capsys, db, *options)]) == {}
+    assert main(["export", db, "--format", "jsonl", "--key", "a/2"]) == 0
+    assert json.loads(capsys.readouterr().out)["project"] == "api"

@@ -142,7 +142,7 @@ def test_live_view(service: EmulatorThread, prompts: Path, url: str) -> None:
     assert submit(url, prompts) == 0
     with Child("worker", "--journal", url, env=service.environment, terminal=True) as worker:
         service.wait_for_polls(3)  # until then two may be active that are not the last two
-        worker.until("k0 \x1b[1;31mfailed").until("PULL REQUEST").until("2 active").send(signal.SIGINT)
+        worker.until("k0 \x1b[1;31mfailed").until("PROMPT").until("2 active").send(signal.SIGINT)
         assert worker.ended() == 130
     assert SECRET not in re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", worker.stdout)
     assert state_of(url, "k1") == [("active",)]

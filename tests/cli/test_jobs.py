@@ -264,7 +264,7 @@ def test_status_of_a_journal(tmp_path: Path, capsys: Captured) -> None:
         owner = FileLock(journal)
         assert main(["status", str(journal)]) == 4
         head = capsys.readouterr().out.splitlines()[:3]
-        assert head[0].startswith("95 % [####")
+        assert head[0].startswith("95 % ━━━━")
         assert head[1].startswith(words)
         assert head[2] == "1 active  20 completed  median 2 h, 9 of 10 within 2 h"
         owner.release()

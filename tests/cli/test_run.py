@@ -44,7 +44,9 @@ def test_invalid_prompts(service: EmulatorThread, prompts: Path, db: str, capsys
     assert run(prompts, db) == 1
     printed = capsys.readouterr().err
     assert "k1 refused: line 4 repeats the key of line 2\nbad refused: prompt is blank" in printed
-    assert printed.endswith("3 completed\n2 refused, and not in the journal: see the beginning.\n")
+    assert printed.endswith(
+        "3 completed\n2 prompts were refused, and are not in the journal: the first lines say why.\n"
+    )
     assert len(service.emulator.agents_started) == 3
 
 
@@ -229,7 +231,9 @@ def test_many_unknown(service: EmulatorThread, db: str, capsys: Captured) -> Non
     asyncio.run(begin())
     with Child("resume", db, "--max-active", "2", env=service.environment) as child:
         child.until_error(": unknown items keep all slots of --max-active, since their agents may be at work.")
-        child.until_error("  … and 5 more: agentjobs export writes all").until_error(f"{db} --job JOB -- -19\n")
+        child.until_error("  … and 5 more: agentjobs export --state unknown writes all").until_error(
+            f"{db} --job JOB -- -19\n"
+        )
         assert child.send(signal.SIGINT).ended() == 130
     assert not service.emulator.requests
     assert main(["resume", "--journal", db, "--unknown-for", "0"]) == 4
@@ -335,7 +339,7 @@ def test_a_trial_goes_no_further(service: EmulatorThread, prompts: Path, db: str
 
 
 def test_second_signal_on_a_terminal(service: EmulatorThread, db: str) -> None:
-    """A second signal clears the live view, and shows the cursor again."""
+    """A second signal clears the live view, shows the cursor again, and says how to continue."""
     service.inject("hang forever")
     with Child("run", "a", "--journal", db, env=service.environment, terminal=True) as child:
         child.until("\x1b[?25l").until("1 active")
@@ -344,7 +348,7 @@ def test_second_signal_on_a_terminal(service: EmulatorThread, db: str) -> None:
             child.send(signal.SIGTERM)
         assert child.ended() == -signal.SIGTERM
     assert child.stdout.rfind("\x1b[?25h") > child.stdout.rfind("\x1b[?25l")
-    assert child.stdout.endswith("\x1b[2K\x1b[?25h")
+    assert re.search(rf"\x1b\[2K\x1b\[\?25hResume with: [^\n]* resume {re.escape(db)} [^\n]*\n$", child.stdout)
 
 
 def test_live_view_until_the_end(service: EmulatorThread, prompts: Path, db: str) -> None:
@@ -352,7 +356,7 @@ def test_live_view_until_the_end(service: EmulatorThread, prompts: Path, db: str
     service.live(duration=3600)
     arguments = ["run", "--file", str(prompts), "--journal", db]
     with Child(*arguments, env=service.environment, terminal=True) as child:
-        child.until("PULL REQUEST").until("active").until("3 active")
+        child.until("PROMPT").until("active").until("3 active")
         service.complete()
         assert child.ended() == 0
     assert "k0 " in child.stdout

@@ -11,8 +11,11 @@ from agentjobs_async import AgentJob, JobRef, RejectedError
 from agentjobs_async.__main__ import main
 from agentjobs_async.batch import BatchItem, Journal
 from agentjobs_async.batch._database.file_lock import FileLock
+from agentjobs_async.batch._monitoring import OwnerState
 from agentjobs_async.batch._run.records import Records
-from tests.cli.checks import Captured, plan
+from agentjobs_async.cli._output.screen import Screen
+from agentjobs_async.cli.status import _show_workers
+from tests.cli.checks import Captured, plan, screen
 from tests.cli.stage import Child, EmulatorThread
 
 pytestmark = pytest.mark.slow
@@ -38,8 +41,8 @@ def test_what_needs_a_person(db: str, capsys: Captured) -> None:
     assert tally == "60 rejected, 60 planned"
     assert [row.split()[:2] for row in rows] == [["rejected", f"k{number}"] for number in range(50)]
     more, command = printed.err.splitlines()[:2]
-    assert more == "50 of 60 are shown; all items are written by:"
-    assert command.endswith(f" export {db}")
+    assert more == "50 of 60 are shown; all of them are written by:"
+    assert command.endswith(f" export {db} --state unknown --state failed --state rejected")
     assert main(["status", db, "--state", "planned", "--state", "rejected", "--grep", "k11"]) == 4
     printed = capsys.readouterr()
     assert [row.split()[:2] for row in printed.out.splitlines()[2:]] == [
@@ -47,6 +50,41 @@ def test_what_needs_a_person(db: str, capsys: Captured) -> None:
         *(["planned", f"k{number}"] for number in range(110, 120)),
     ]
     assert "are shown" not in printed.err
+
+
+def test_one_screen(db: str) -> None:
+    """On a terminal, what needs a person is one screen: as many items as fit, each in two lines, and what is next."""
+    plan(db, *(BatchItem(f"k{number}", "Document it " * 20, "docs") for number in range(60)))
+    asyncio.run(reject(db, 55))
+    with Child("status", db, terminal=True) as child:
+        assert child.ended() == 4
+    lines = child.stdout.splitlines()
+    assert len(lines) < 24
+    shown = sum("\x1b[1;31mrejected" in line for line in lines)
+    assert shown in {6, 7, 8}  # the path of the journal may need another line
+    assert f"{shown} of 55 are shown; all of them are written by:" in child.stdout
+    assert "No process works on it; continue with:" in child.stdout
+    with Child("status", db, "--state", "rejected", terminal=True) as child:
+        assert child.ended() == 4
+    assert sum("\x1b[1;31mrejected" in line for line in child.stdout.splitlines()) == 50
+
+
+def test_what_holds_creates_back(db: str, capsys: Captured) -> None:
+    """While a process is at work, it says why the next planned item is held back, where its row has the reason."""
+    plan(db, BatchItem("k0", "p", "docs"), BatchItem("k1", "p", "docs"))
+
+    async def hold() -> None:
+        async with Journal.open(db) as journal:
+            records = Records(journal.store, "owner", str)
+            claim = await records.claim("k0")
+            assert isinstance(claim, str)
+            await records.released("k0", claim, OSError("no such name"))
+
+    asyncio.run(hold())
+    owner = FileLock(Path(db))
+    assert main(["status", db]) == 4
+    assert capsys.readouterr().out.splitlines()[1] == "no estimate of the end yet; OSError: no such name"
+    owner.release()
 
 
 def test_json(db: str, capsys: Captured) -> None:
@@ -74,6 +112,20 @@ def test_workers(service: EmulatorThread, database: str, capsys: Captured) -> No
     assert re.search(r"^WORKER +ACTIVE +LAST HEARTBEAT\n\S+:\d+ +1 +[\d.]+ s ago$", shown, re.MULTILINE)
 
 
+def test_many_workers(capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal gets the first of many processes, those that count as dead before all others; a pipe gets all."""
+    workers = [OwnerState(f"host:{number}", 1, 2.0, is_dead=number == 39) for number in range(40)]
+    assert _show_workers(screen(), workers) == 41
+    assert len(capsys.readouterr().out.splitlines()) == 41
+    monkeypatch.setattr(Screen, "height", 24)
+    assert _show_workers(screen(), workers) == 8
+    names, first, *_, others = capsys.readouterr().out.splitlines()
+    assert names.split() == ["WORKER", "ACTIVE", "LAST", "HEARTBEAT"]
+    assert first.split() == ["host:39", "1", *["2", "s", "ago,", "counts", "as", "dead"]]
+    assert others == "… and 34 more"
+    assert _show_workers(screen(), []) == 0
+
+
 def test_a_fleet(service: EmulatorThread, database: str, capsys: Captured) -> None:
     """While workers are at work it shows how far they are; its exit code is that of all items."""
     service.live(duration=3600)
@@ -85,7 +137,7 @@ def test_a_fleet(service: EmulatorThread, database: str, capsys: Captured) -> No
         capsys.readouterr()
         assert main(["status", "--journal", database]) == 4
         printed = capsys.readouterr().out
-        assert "] 1 of 2 ended" in printed
+        assert " 1 of 2 ended" in printed
         assert "1 failed" in printed
         assert "1 active" in printed
         assert main(["resolve", "2", "--abandon", "--journal", database]) == 0
@@ -115,7 +167,7 @@ def test_a_file_that_was_left(tmp_path: Path, capsys: Captured) -> None:
     owner = FileLock(journal)
     assert main(["status", str(journal)]) == 4
     printed = capsys.readouterr()
-    assert "] 1 of 2 ended" in printed.out
+    assert " 1 of 2 ended" in printed.out
     assert "No process" not in printed.err
     owner.release()
 

@@ -17,7 +17,7 @@ from agentjobs_async.testing import Emulator, JobScript
 from tests.docs.samples import blocks, shell
 from tests.test_docs import ROOT, table_below
 
-FIRST, STEPS, BATCH, TABLE, EXTRA, SETTLING, WITHDRAWING, LOOP, RETRYING, MANY, EXPORT = blocks("cli", "sh")
+FIRST, STEPS, BATCH, TABLE, EXTRA, RESUMING, SETTLING, MANY, RETRYING, LOOP, WITHDRAWING, EXPORT = blocks("cli", "sh")
 (SETTLED,) = blocks("cli", "text")
 
 
@@ -44,7 +44,7 @@ async def test_batch(emulator: Emulator, tmp_path: Path) -> None:
     code, printed = await shell(BATCH, tmp_path)
     assert code == 4
     assert "unknown" in printed
-    assert len((tmp_path / "results.csv").read_text(encoding="utf-8").splitlines()) == 3
+    assert (await shell(RESUMING, tmp_path))[0] == 4
     assert (await shell(SETTLING, tmp_path))[0] == 0
     assert emulator.agents_started["Document page 8"] == 1
 
@@ -80,10 +80,11 @@ async def test_loop(emulator: Emulator, tmp_path: Path) -> None:
 
 
 def test_commands() -> None:
-    """The page begins with the table of all commands, in the order and in the words of the help."""
+    """Before its first section the page has the table of all commands, in the order and in the words of the help."""
     page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
     table = "".join(f"| `{name}` | {words} |\n" for name, (_, words) in COMMANDS.items())
-    assert page.startswith(f"# Command line\n\n| command | what it does |\n|---|---|\n{table}\n")
+    first_section, _, _ = page.partition("\n## ")
+    assert f"\n| command | what it does |\n|---|---|\n{table}\n" in first_section
 
 
 async def test_retrying(emulator: Emulator, tmp_path: Path) -> None:
@@ -126,6 +127,7 @@ async def test_table(emulator: Emulator, tmp_path: Path) -> None:
         ("7", "completed", "Document Start: Install it"),
         ("8", "completed", "Document End: Remove it"),
     ]
+    assert (tmp_path / "failed.jsonl").read_text(encoding="utf-8") == ""
     assert emulator.agents_started == {"Document Start: Install it": 1, "Document End: Remove it": 1}
 
 
@@ -147,7 +149,7 @@ CALLABLES: dict[str, Callable[..., Any]] = {
 
 def test_parity() -> None:
     """The table names each parameter of what Python has, no other, and what the shell has for it, or why it has not."""
-    rows = table_below(ROOT / "docs" / "cli.md", "What Python can, and how the shell says it")
+    rows = table_below(ROOT / "docs" / "cli.md", "Parameters in Python and at the shell")
     shown = [(name, each) for row in rows for name in row[1].split(", ") for each in re.findall(r"`(\w+)`", row[0])]
     parameters = {name: list(signature(found).parameters) for name, found in CALLABLES.items()}
     wanted = [(name, each) for name, found in parameters.items() for each in found if each != "self"]
@@ -158,7 +160,7 @@ def test_parity() -> None:
 
 def test_settings_of_the_service_file() -> None:
     """What the table leaves to the service file is a setting of it."""
-    rows = table_below(ROOT / "docs" / "cli.md", "What Python can, and how the shell says it")
+    rows = table_below(ROOT / "docs" / "cli.md", "Parameters in Python and at the shell")
     left = {name for row in rows if row[2] == "service file" for name in re.findall(r"`(\w+)`", row[0])}
     assert left == {each.name for each in fields(Dialect)}
 

@@ -44,12 +44,16 @@ async def addresses(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[d
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1280])
 @pytest.mark.parametrize("name", CLICKS)
-async def test_no_fault(browser: "Browser", addresses: dict[str, str], name: str, scheme: str) -> None:
+async def test_no_fault(browser: "Browser", addresses: dict[str, str], name: str, width: int, scheme: str) -> None:
     """Nothing is found in a page, with its figures, panels and questions open, and no text is too faint."""
-    async with visit(browser, addresses[name], color_scheme=scheme) as visited:
+    size = {"width": width, "height": 900}
+    async with visit(browser, addresses[name], color_scheme=scheme, viewport=size) as visited:
         await visited.page.wait_for_selector("html[data-ready]", state="attached")
         assert await visited.faults() == []
         for selector in CLICKS[name]:
+            if selector in PANELS:
+                await visited.page.keyboard.press("Escape")  # on a phone, a panel covers the rows
             await visited.page.locator(selector).first.click()
             assert await visited.faults() == []

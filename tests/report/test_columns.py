@@ -31,6 +31,16 @@ async def test_columns_hold_the_rows(tmp_path: Path) -> None:
     assert not {"context", "extra"} & set(columns)
 
 
+async def test_where_to_look(tmp_path: Path) -> None:
+    """A block says where to look for the jobs of unknown items alone; without any, it has no such column."""
+    await run_some(tmp_path / "run.db")
+    rows = await rows_of(tmp_path / "run.db")
+    look = block(rows)["look"]
+    assert [words is not None for words in look] == [row.state == "unknown" for row in rows]
+    assert look[3].startswith("Look in project docs, for a job created about ")
+    assert "look" not in block(rows[:3])
+
+
 async def test_fields(tmp_path: Path) -> None:
     """A block has the fields of contexts and of extras, each by its column and as a text, where a row has any."""
     async with Journal.open(tmp_path / "run.db") as journal:

@@ -1,7 +1,10 @@
 import subprocess
+from datetime import UTC, datetime
 
-from agentjobs_async.batch import State
-from agentjobs_async.report.commands import COMMANDS, commands_of
+from attrs import evolve
+
+from agentjobs_async.batch import JournalRow, State
+from agentjobs_async.report.commands import COMMANDS, commands_of, where_to_look
 
 KEYS = ("page-7", "it's; rm -rf $HOME", "-h", "key\u202e'gnp\\", "ключ", "a b")
 JOURNAL = "my run\udcff.db"  # a path that is not UTF-8
@@ -29,3 +32,12 @@ def test_words_of_a_shell() -> None:
     begin = ["resolve", "--journal", JOURNAL, "--send-again"]
     wanted = [[*begin, *(["--"] if key.startswith("-") else []), key] for key in KEYS]
     assert [words.splitlines() for words in said.split("\n\n")] == wanted
+
+
+def test_where_to_look() -> None:
+    """Where to look for the job of an unknown item names its project, and when its create was sent."""
+    sent_at = datetime(2026, 11, 30, 15, 19, 51, tzinfo=UTC)
+    row = JournalRow("k", "p", "docs", State.UNKNOWN, None, None, "HTTP 500", sent_at, 1, sent_at=sent_at)
+    words = "Look in project docs, for a job created about 15:19:51 UTC on 30 Nov 2026 with this prompt."
+    assert where_to_look(row) == words
+    assert where_to_look(evolve(row, sent_at=None)) == "Look in project docs, for a job with this prompt."

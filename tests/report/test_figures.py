@@ -33,7 +33,7 @@ def test_figures() -> None:
     tally.add(counted(State.ABANDONED, 3, polls=1))
     for state in (State.UNKNOWN, State.PLANNED):
         tally.add(counted(state))
-    figures = tally.figures()
+    figures = tally.figures(START.timestamp())
     assert [(tile.name, tile.value) for tile in shown(figures)] == [
         ("unknown", "1"),
         ("failed", "0"),
@@ -60,7 +60,7 @@ def test_document() -> None:
         "completed",
     ]
     assert {tile["value"] for tile in document["outcomes"]} == {"0", "1"}
-    assert [tile["name"] for tile in document["times"]] == ["duration", "noticed within", "throughput"]
+    assert [tile["name"] for tile in document["times"]] == ["duration", "polled every", "throughput"]
 
 
 @pytest.mark.parametrize(
@@ -71,12 +71,12 @@ def test_extreme_shares(total: int, share: str, rest: str | None) -> None:
     tally = Tally()
     for index in range(total):
         tally.add(counted(State.PLANNED if index else State.UNKNOWN))
-    notes = {tile.name: tile.note for tile in shown(tally.figures())}
+    notes = {tile.name: tile.note for tile in shown(tally.figures(START.timestamp()))}
     assert (notes["unknown"], notes["failed"], notes.get("planned")) == (share, "0.0 %", rest)
 
 
 def test_nothing_yet() -> None:
     """A journal without rows has figures, too."""
-    figures = Tally().figures()
+    figures = Tally().figures(0.0)
     assert [tile.value for tile in shown(figures)] == ["0", "0", "0"]
     assert [(tile.value, tile.note) for tile in figures.times] == 3 * [("-", "")]

@@ -62,7 +62,9 @@ async def test_without_scripts(tmp_path: Path) -> None:
     page = await report_of(tmp_path / "run.db")
     plain = page[page.index('id="plain"') : page.index('<template id="data">')]
     assert re.findall(r'class="key">([^<]+)', plain) == ["page-4", "page-3"]
-    assert "--send-again KEY" in plain
+    assert "--send-again KEY" in re.sub("<[^>]+>", "", plain)
+    assert "Look in project docs, for a job created about " in plain
+    assert "the agent failed" in plain
     assert "Document the page 3" in unescape(plain)
     for state in ("unknown", "failed", "completed"):
         count = OUTCOMES.count(state)

@@ -4,10 +4,18 @@ from datetime import UTC, datetime
 from io import StringIO
 from pathlib import Path
 
+import pytest
 from attrs import evolve
 
 from agentjobs_async.batch import BatchItem, Journal, JournalRow, State
-from agentjobs_async.report.items import COLUMNS, context_column, csv_line, field_columns
+from agentjobs_async.report.items import (
+    COLUMNS,
+    context_column,
+    csv_line,
+    field_columns,
+    pull_request_of,
+    shared_reason,
+)
 from agentjobs_async.report.texts import is_formula
 from tests.report.stage import HOSTILE, fail_hostile, report_of, run_some
 
@@ -18,7 +26,7 @@ async def test_csv(tmp_path: Path) -> None:
     rows = list(csv.DictReader(StringIO(await report_of(tmp_path / "run.db", format="csv"))))
     assert [row["key"] for row in rows] == [f"page-{number}" for number in range(1, 10)]
     assert list(rows[0]) == [
-        *("number", "key", "state", "project", "job_id", "pr_link", "error"),
+        *("number", "key", "state", "project", "job_id", "pr_link", "pull_request", "reason", "error"),
         *("planned_at", "sent_at", "created_at", "seen_at", "ended_at", "polls", "tries", "prompt"),
     ]
     assert rows[0]["prompt"] == "Document the page 1"
@@ -123,3 +131,58 @@ def test_columns_of_fields_differ() -> None:
 def test_numbers() -> None:
     """A number stays a number, also below 0; what only begins like one is a formula."""
     assert csv_line(["-5", "+1.5e-3", "-5+1", "-inf", "- 1", "=1"]) == "-5,+1.5e-3,'-5+1,'-inf,'- 1,'=1\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (None, None),
+        ("the agent failed", "the agent failed"),
+        ("HTTP 422: Unprocessable Entity", "HTTP 422"),
+        ("it did not end within 2 s (10 polls, last seen active)", "it did not end within 2 s"),
+        ("job docs~.job_1: HTTP 404: gone\nfor good", "HTTP 404"),
+        ("the host has no address http://a:80/b", "the host has no address http://a:80/b"),
+        ("word " * 20, "word " * 15 + "word"),
+        ("x" * 100, "x" * 80),
+    ],
+)
+def test_reasons(error: str | None, reason: str | None) -> None:
+    """A reason is the beginning of an error, up to its details, in whole words: so it is found where the error is."""
+    assert shared_reason(error) == reason
+
+
+LINKS_ELSEWHERE = [
+    "https://github.com@other.example/acme/docs/pull/1",
+    "https://other.example?a=/acme/docs/pull/1",
+    "https://other.example#/acme/docs/pull/1",
+    "https://g\u0456thub.com/acme/docs/pull/1",
+    "https://github.com/\u0430cme/docs/pull/1",
+]
+"""Links that do not lead to where a name such as `acme/docs#1` says."""
+
+
+@pytest.mark.parametrize(
+    ("link", "name"),
+    [
+        ("https://github.com/acme/docs/pull/123", "acme/docs#123"),
+        ("https://code.example/a.b/c_d/pull/7/", "a.b/c_d#7"),
+        *((link, link) for link in ("https://code.example/pull/7", "https://code.example/a/b/pull/7?x=1")),
+        ("https://code.example/a/b/-/merge_requests/7", "https://code.example/a/b/-/merge_requests/7"),
+        ("javascript:alert(1)", None),
+        (None, None),
+        *((link, link) for link in LINKS_ELSEWHERE),
+    ],
+)
+def test_names_of_pull_requests(link: str | None, name: str | None) -> None:
+    """A pull request is named by its repository and number where its link has them; other links stay whole."""
+    assert pull_request_of(link) == name
+
+
+def test_words_for_the_end_of_a_job() -> None:
+    """A job that failed or was archived has words for that, the same in rows, files and data frames."""
+    row = JournalRow("k", "p", "docs", State.FAILED, "j", None, None, datetime.now(UTC), 1)
+    for state, words in ((State.FAILED, "the agent failed"), (State.ARCHIVED, "the job was archived")):
+        ended = evolve(row, state=state)
+        assert {ended.why, ended.to_dict()["error"], COLUMNS["error"].of(ended)} == {words}
+    assert evolve(row, error="HTTP 404").why == "HTTP 404"
+    assert evolve(row, state=State.COMPLETED).to_dict()["error"] is None

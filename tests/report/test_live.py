@@ -41,7 +41,7 @@ async def opened(browser: "Browser", page: Served, *, token: bool = False, **opt
     """Open a page, with its token or without, and wait until it is live."""
     address = f"{page.address}#token={page.token}" if token else page.address
     async with visit(browser, address, **options) as visited:
-        await expect(visited.page.locator("#live")).to_have_text("live")
+        await expect(visited.page.locator("#live")).to_have_text("connected")
         yield visited
 
 
@@ -72,7 +72,7 @@ async def test_live_update(browser: "Browser", run: Path) -> None:
 
 NOTING_WORKERS = """
 new MutationObserver(() => {
-  if (document.getElementById('live')?.textContent !== 'live') return;
+  if (document.getElementById('live')?.textContent !== 'connected') return;
   window.workersWereShown ??= !document.getElementById('workers').hidden;
 }).observe(document, { subtree: true, childList: true, characterData: true });
 """
@@ -88,7 +88,7 @@ async def test_live_once_the_workers_are_shown(browser: "Browser", run: Path, mo
     async with served(run) as page, visit(browser, "about:blank") as visited:
         await visited.page.add_init_script(NOTING_WORKERS)
         await visited.page.goto(page.address)
-        await expect(visited.page.locator("#live")).to_have_text("live")
+        await expect(visited.page.locator("#live")).to_have_text("connected")
         assert await visited.page.evaluate("workersWereShown") is True
 
 
@@ -134,24 +134,24 @@ async def test_action_on_all_shown(browser: "Browser", run: Path) -> None:
     """What the filter leaves is changed once it is confirmed, and nothing else."""
     async with served(run, allow_actions=True) as page, opened(browser, page, token=True) as visited:
         button = visited.page.locator("#actions [data-action=retry]")
-        await expect(button).to_have_text("Try again (3)")
+        await expect(button).to_have_text("Start 2 agents")
         await visited.page.select_option("#state", "rejected")
-        await expect(button).to_have_text("Try again (1)")
+        await expect(button).to_have_text("Start 1 agent")
         await button.click()
-        await expect(visited.page.locator("dialog p")).to_have_text("Try again: 1 item?")
+        await expect(visited.page.locator("dialog p")).to_have_text("Start 1 agent?")
         await visited.page.click(".sure")
         await expect(visited.page.locator("#rows .row")).to_have_count(0)
         await expect(visited.page.locator("#search")).to_be_focused()  # the button is gone
         await expect(visited.page.locator("#total")).to_have_text(f"{len(OUTCOMES) + 1} items")
         await visited.page.click("#clear")
-        await expect(button).to_have_text("Try again (2)")
+        await expect(button).to_have_text("Start 1 agent")
 
 
 async def test_dangerous_buttons_look_dangerous(browser: "Browser", run: Path) -> None:
     """The panel shows what happened, then the prompt, then what to do; what may do harm has the colour of failures."""
     async with served(run, allow_actions=True) as page, opened(browser, page, token=True) as visited:
         await row(visited.page, "unknown").first.click(position={"x": 20, "y": 10})
-        titles = ["Error", "Prompt", "Do it here", "In a terminal"]
+        titles = ["Reason", "Prompt", "First", "Do it here", "Then one of these, in a terminal"]
         assert await visited.texts("#panel h3") == titles
         colours = {
             name: await visited.page.locator(f"{bar} [data-action={name}]").evaluate(
@@ -538,7 +538,7 @@ async def test_rows_are_shown_while_others_are_read(
         assert await visited.texts("#total") == [f"{len(OUTCOMES) + 1} items"]
         assert await visited.texts('[data-tile="completed"] .value') == ["4"]
         paused.go_on.set()
-        await expect(visited.page.locator("#live")).to_have_text("live")
+        await expect(visited.page.locator("#live")).to_have_text("connected")
         await expect(visited.page.locator("#rows .row")).to_have_count(len(OUTCOMES) + 1)
 
 
@@ -548,7 +548,7 @@ async def test_rows_that_are_cut_off(browser: "Browser", run: Path, monkeypatch:
     async with served(run) as page, visit(browser, page.address) as visited:
         await expect(visited.page.locator("#rows .row")).to_have_count(1)
         paused.go_on.set()
-        await expect(visited.page.locator("#live")).to_have_text("live")
+        await expect(visited.page.locator("#live")).to_have_text("connected")
         await expect(visited.page.locator("#rows .row")).to_have_count(len(OUTCOMES) + 1)
 
 

@@ -69,7 +69,7 @@ async def opened(browser: "Browser", page: Path, **options: Any) -> AsyncIterato
 
 
 async def keys_shown(visited: Visit) -> list[str]:
-    return await visited.texts("#rows .cell.key")
+    return await visited.page.locator("#rows .cell.key").all_text_contents()
 
 
 async def open_row(visited: Visit, index: int) -> None:
@@ -88,7 +88,7 @@ async def test_all_items(browser: "Browser", written: Path) -> None:
         assert visited.requests == [written.as_uri()]
 
 
-@pytest.mark.parametrize(("width", "height", "lowest"), [(1280, 900, 450), (390, 844, 500)])
+@pytest.mark.parametrize(("width", "height", "lowest"), [(1280, 900, 450), (390, 844, 560)])
 async def test_rows_stay_where_they_are(
     browser: "Browser", tmp_path: Path, width: int, height: int, lowest: int
 ) -> None:
@@ -139,7 +139,7 @@ LARGE_TILES = """(figures) => {
         const range = document.createRange();
         range.setStart(node, start);
         range.setEnd(node, end);
-        return range.getClientRects().length === 1;
+        return range.getClientRects().length <= 1; // 0: a phone shows no notes
     };
     const wrong = [];
     let columns;
@@ -571,4 +571,4 @@ async def test_nothing_yet(browser: "Browser", tmp_path: Path) -> None:
         pass
     async with opened(browser, await write(tmp_path / "run.db")) as visited:
         command = f"agentjobs run --file prompts.jsonl --journal {tmp_path}/run.db"
-        assert await visited.texts("#empty") == [f"The journal has no items yet. Plan some: {command} Copy"]
+        assert await visited.texts("#empty") == [f"Plan some: {command} Copy"]

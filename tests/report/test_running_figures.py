@@ -30,7 +30,9 @@ async def test_each_row_once(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     """Figures that took a second to compute are computed again after four more at the earliest."""
     clock = count()  # a second later at each look at it
-    monkeypatch.setattr(running_figures, "time", SimpleNamespace(monotonic=lambda: float(next(clock))))
+    monkeypatch.setattr(
+        running_figures, "time", SimpleNamespace(monotonic=lambda: float(next(clock)), time=lambda: 0.0)
+    )
     figures = RunningFigures()
     figures.count([row(1, State.PLANNED)])
     totals = []

@@ -5,6 +5,7 @@ import math
 import os
 from collections.abc import Callable, Mapping
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
@@ -398,6 +399,16 @@ _FILTER_OPTIONS: Final = {
 
 def _where(states: tuple[batch.State, ...], **others: Any) -> Mapping[str, Any]:
     return {"where": batch.Where(states=states or None, **others)}
+
+
+def options_of(where: batch.Where) -> list[str]:
+    """Return the options that name the items which meet these conditions."""
+    named = [("--state", state.value) for state in batch.State if state in (where.states or ())]
+    texts = {"--grep": where.text, "--key": where.key, "--prefix": where.prefix, "--project": where.project}
+    named += [(name, text) for name, text in texts.items() if text is not None]
+    if where.older_than is not None:
+        named.append(("--older-than", f"{where.older_than:g}s"))
+    return list(chain.from_iterable(named))
 
 
 filter_options: Final = joined(_FILTER_OPTIONS, _where)

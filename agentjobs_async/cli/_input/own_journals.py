@@ -1,5 +1,6 @@
 """The journals of runs without --journal: where they are, and when a run removes its journal."""
 
+import asyncio
 import secrets
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
@@ -127,6 +128,10 @@ async def _opened(journal: str, *, explains: bool) -> AsyncIterator["Journal"]:
         defect = None
         try:
             opened = await stack.enter_async_context(batch.Journal.open(journal))
+        except asyncio.CancelledError:
+            if explains:  # a stop before anything was planned leaves no journal
+                remove(journal)
+            raise
         except JournalError as error:
             if not explains:
                 raise

@@ -1,4 +1,4 @@
-"""Text cut, padded and broken to the columns of a terminal, in which a letter may take two."""
+"""Text cut and broken to the columns of a terminal, in which a letter may take two."""
 
 import os
 import textwrap
@@ -57,12 +57,6 @@ def cut_in_the_middle(text: str, columns: int) -> str:
 def in_words(key: str) -> str:
     """Return a key as it stands in a sentence: one that is a number reads as no count."""
     return f"item {key}" if key.isdecimal() else key
-
-
-def padded(text: str, columns: int) -> str:
-    """Return the beginning of `text`, padded with blanks to `columns` columns of a terminal."""
-    shown = shortened(text, columns)
-    return shown + " " * (columns - columns_of(shown))
 
 
 def _is_plain(text: str) -> bool:

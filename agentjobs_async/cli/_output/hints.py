@@ -1,4 +1,4 @@
-"""Notices at the end of a command: which jobs continue without it, and the command that continues."""
+"""What a command says at its end: which jobs continue without it, and the command that continues."""
 
 import shlex
 import shutil
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from agentjobs_async import JobRef
 from agentjobs_async._text import local_time
 from agentjobs_async.cli._output.columns import columns_of, in_words, shortened
-from agentjobs_async.cli._output.screen import Screen
+from agentjobs_async.cli._output.notices import Command, Hint, Sentence
 
 if TYPE_CHECKING:
     from agentjobs_async.batch import JournalRow
@@ -18,20 +18,21 @@ if TYPE_CHECKING:
 _COLUMNS: Final = 80  # of a line with the beginning of a prompt
 _LEAST_PROMPT: Final = 24  # columns
 _MOST_UNKNOWN: Final = 20  # lines
+EMULATOR_ENDS: Final = Sentence(
+    "The emulator ends with this command, and its jobs with it; a real service's jobs would continue."
+)
 
 
-def show_jobs(
-    screen: Screen,
+def continuing_jobs(
     refs: Sequence[JobRef],
     options: Sequence[str] | None,
     *,
     is_only_record: bool = False,
     is_in_doubt: bool = False,
-) -> None:
-    """Show which jobs continue remotely, and the command that waits for them.
+) -> list[Hint]:
+    """Return which jobs continue remotely, and the command that waits for them.
 
     Args:
-        screen: The screen to write to.
         refs: The jobs.
         options: The options with which `agentjobs wait` reaches the same service; `None` for the emulator, which ends
             with the command.
@@ -39,30 +40,26 @@ def show_jobs(
         is_in_doubt: Whether one of them was never seen, and may not exist.
     """
     if not refs:
-        return
+        return []
     if options is None:
-        show_emulator_ends(screen)
-        return
+        return [EMULATOR_ENDS]
     one = len(refs) == 1
-    continuing = "1 job continues" if one else f"{len(refs)} jobs continue"
+    continuing = "1 job continues" if one else f"{len(refs):,} jobs continue"
     wait = f"Keep the {'id' if one else 'ids'}; wait" if is_only_record else "Wait"
     doubt = f", if {'it exists' if one else 'they exist'}" if is_in_doubt else ""
-    screen.notice(f"{continuing} remotely{doubt}. {wait} for {'it' if one else 'them'} with:")
-    screen.command(f"  {wait_command([ref.to_token() for ref in refs], options)}")
+    words = f"{continuing} remotely{doubt}. {wait} for {'it' if one else 'them'} with:"
+    return [Sentence(words), Command(wait_command([ref.to_token() for ref in refs], options))]
 
 
-def show_emulator_ends(screen: Screen) -> None:
-    """Show that the jobs of an emulator end with the command."""
-    screen.notice("The emulator ends with this command, and its jobs with it; a real service's jobs would continue.")
-
-
-def show_lost_jobs(screen: Screen, active: int) -> None:
-    """Show how many active jobs belong to an emulator that has ended, if there are any."""
-    if active:
-        screen.notice(
-            f"The jobs of an earlier emulator ended with it ({active:,} active): no other one knows them, and they fail"
-            " as not found. --retry-failed tries such items again."
-        )
+def lost_jobs(active: int) -> list[Hint]:
+    """Return how many active jobs belong to an emulator that has ended, if there are any."""
+    if not active:
+        return []
+    words = (
+        f"The jobs of an earlier emulator ended with it ({active:,} active): no other one knows them, and they fail"
+        " as not found. --retry-failed tries such items again."
+    )
+    return [Sentence(words)]
 
 
 def wait_command(tokens: Sequence[str], options: Sequence[str]) -> str:
@@ -76,37 +73,52 @@ def resume_command(journal: str, options: Sequence[str]) -> str:
     return f"{_program()} resume {shlex.join([journal, *options])}"
 
 
-def export_command(journal: str) -> str:
-    """Return the command that writes all items of a journal."""
-    return f"{_program()} export {shlex.quote(journal)}"
+def export_command(journal: str, options: Sequence[str] = ()) -> str:
+    """Return the command that writes the items of a journal that the options name, without any all of them."""
+    return f"{_program()} export {shlex.join([journal, *options])}"
 
 
-def show_unknown(screen: Screen, rows: Sequence["JournalRow"], journal: str | None) -> None:
-    """Show unknown items, and the command that settles each; no command where `journal`, its location, is `None`."""
-    shown = rows[:_MOST_UNKNOWN]
-    if shown:
-        screen.notice("May have started an agent; look at the project for a job of this time:")
-    for row in shown:
-        screen.notice(_where_to_look(row))
+def unknown_items(rows: Sequence["JournalRow"], journal: str | None, most: int = _MOST_UNKNOWN) -> list[Hint]:
+    """Return unknown items, and the command that settles each; no command where `journal`, its location, is `None`."""
+    shown = rows[:most]
+    if not shown:
+        return []
+    hints: list[Hint] = [Sentence("May have started an agent; look at the project for a job of this time:")]
+    hints += [Sentence(_where_to_look(row)) for row in shown]
     if len(rows) > len(shown):
-        screen.notice(f"  … and {len(rows) - len(shown)} more: agentjobs export writes all")
-    if shown and journal is not None:
-        screen.notice("Then settle each by its job, by --send-again or by --abandon:")
-        for row in shown:
-            key = shlex.quote(row.key)
-            words = f"--job JOB -- {key}" if key.startswith("-") else f"{key} --job JOB"
-            screen.command(f"  {_program()} resolve {shlex.quote(journal)} {words}")
+        hints.append(Sentence(f"  … and {len(rows) - len(shown):,} more: agentjobs export --state unknown writes all"))
+    if journal is not None:
+        hints.append(Sentence("Then settle each by its job, by --send-again or by --abandon:"))
+        hints += [Command(_resolve_command(journal, row.key)) for row in shown]
+    return hints
 
 
-def show_late(screen: Screen, tries: Sequence["JournalRow"], items: Mapping[str, "JournalRow"]) -> None:
-    """Show tries whose creates were answered late, beside what became of their items, and what to do about them."""
-    if tries:
-        screen.notice(
-            "Answered late, when the item had gone on: a second agent got the same prompt. Nothing stops it from here;"
-            " look at both jobs, and keep the result of one:"
-        )
-    for row in tries:
-        screen.notice(f"  {in_words(row.key)}: {_job_of(row)}; {_job_of(items[row.key])}")
+def late_answers(tries: Sequence["JournalRow"], items: Mapping[str, "JournalRow"]) -> list[Hint]:
+    """Return tries whose creates were answered late, beside what became of their items, and what to do about them."""
+    if not tries:
+        return []
+    words = (
+        "Answered late, when the item had gone on: a second agent got the same prompt. Nothing stops it from here;"
+        " look at both jobs, and keep the result of one:"
+    )
+    pairs = [f"  {in_words(row.key)}: {_job_of(row)}; {_job_of(items[row.key])}" for row in tries]
+    return [Sentence(words), *map(Sentence, pairs)]
+
+
+def retry_of(journal: str, failed: int, options: Sequence[str], bound: Sequence[str] = ()) -> list[Hint]:
+    """Return the command that tries failed items again, if there are any."""
+    if not failed:
+        return []
+    words = f"{failed:,} failed; try {'it' if failed == 1 else 'them'} again with:"
+    return [Sentence(words), Command(resume_command(journal, [*options, "--retry-failed", *bound]))]
+
+
+def advices(advice: Mapping[str, int]) -> list[Hint]:
+    """Return what to do about errors, each advice once, with the number of items that it is for."""
+    return [
+        Sentence(f"{words[:1].upper()}{words[1:]}{f' ({number:,} items)' if number > 1 else ''}.")
+        for words, number in advice.items()
+    ]
 
 
 def _job_of(row: "JournalRow") -> str:
@@ -123,17 +135,10 @@ def _where_to_look(row: "JournalRow") -> str:
     return f"{named}{shortened(row.prompt, max(_COLUMNS - columns_of(named), _LEAST_PROMPT))}"
 
 
-def show_retry(screen: Screen, journal: str, failed: int, options: Sequence[str], bound: Sequence[str] = ()) -> None:
-    """Show the command that tries failed items again, if there are any."""
-    if failed:
-        screen.notice(f"{failed:,} failed; try {'it' if failed == 1 else 'them'} again with:")
-        screen.command(f"  {resume_command(journal, [*options, '--retry-failed', *bound])}")
-
-
-def show_advice(screen: Screen, advice: Mapping[str, int]) -> None:
-    """Show what to do about errors, each advice once, with the number of items that it is for."""
-    for words, number in advice.items():
-        screen.notice(f"{words[:1].upper()}{words[1:]}{f' ({number:,} items)' if number > 1 else ''}.")
+def _resolve_command(journal: str, key: str) -> str:
+    """Return the command that settles an item by its job; a key that begins like an option is kept apart from them."""
+    words = f"--job JOB -- {shlex.quote(key)}" if key.startswith("-") else f"{shlex.quote(key)} --job JOB"
+    return f"{_program()} resolve {shlex.quote(journal)} {words}"
 
 
 def _program() -> str:

@@ -9,7 +9,7 @@ from attrs import frozen
 from agentjobs_async import AgentJob, CreateOutcomeUnknownError, Estimate, JobFailedError, JobRef, WaitTimeoutError
 from agentjobs_async.cli._output.outcomes import Outcome, advice_of, reason_of
 from agentjobs_async.cli._output.tables import ShownItem
-from agentjobs_async.report.items import COLUMNS, time_text, without_error
+from agentjobs_async.report.items import COLUMNS, pull_request_of, shared_reason, time_text, without_error
 from agentjobs_async.report.texts import link_or_none
 
 if TYPE_CHECKING:
@@ -179,20 +179,23 @@ def change_document(change: Change) -> Document:
 
 def result_document(result: Result) -> Document:
     """Return the end of an item or of a job as an event: its columns by their names, context and extra as objects."""
+    error = result.error or without_error(result.outcome, None)
     known = {
         "number": None,  # in the journal: its row knows it
         "key": result.key,
         "state": result.outcome.value,
         **_columns_of(result.ref),
         "pr_link": link_or_none(result.pr_link),
-        "error": result.error or without_error(result.outcome, None),
+        "pull_request": pull_request_of(result.pr_link),
+        "reason": shared_reason(error),
+        "error": error,
         "prompt": result.prompt,
     }
     row = result.row
     if row is None:
         return _event("ended", result.ref, status=result.status, **known)
     columns = {name: column.of(row) for name, column in COLUMNS.items()}
-    columns |= {name: value for name, value in known.items() if value is not None or name == "error"}
+    columns |= {name: value for name, value in known.items() if value is not None or name in {"reason", "error"}}
     objects = {"context": row.context, "extra": row.extra}
     fields = {name: dict(found) for name, found in objects.items() if found is not None}
     return _event("ended", result.ref, status=result.status, **columns, **fields)

@@ -11,12 +11,14 @@ import os
 import re
 import stat
 import sys
+import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Final, TextIO
 
 from rich.cells import cell_len
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
+from rich.segment import Segment, SegmentLines
 from rich.table import Table
 from rich.text import Text
 
@@ -27,6 +29,8 @@ from agentjobs_async.cli._output.streams import guarded, is_on_github, without_c
 Styled = str | tuple[str, str]
 """Text, or text and its style."""
 Line = tuple[Styled, ...]
+Drawn = RenderableType
+"""What rich draws."""
 Cell = Sequence[Line]
 """What stands in one row and one column of a table: lines."""
 
@@ -38,6 +42,7 @@ _STYLES: Final = {
     "unknown": "bold red",
 }
 _REFRESH_SECONDS: Final = 0.2  # between two drawings of the live view: smooth enough, at little cost
+_REST_PER_DRAWING: Final = 10.0
 _SHELL_WORD: Final = re.compile(r"""(?:'[^']*'|"[^"]*"|[^\s'"])+""")
 _WORD: Final = re.compile(r"\s*(?P<word>\S+)")
 _CONTINUED: Final = " \\"
@@ -62,6 +67,7 @@ class Screen:
         self._error = _console(guarded(sys.stderr))
         self._live: Live | None = None
         self._height = 0
+        self._rest_until = 0.0  # as of `time.monotonic`
 
     @property
     def is_terminal(self) -> bool:
@@ -79,6 +85,11 @@ class Screen:
         return self._out.width
 
     @property
+    def height(self) -> int | None:
+        """The lines of the terminal; `None` if standard output is not a terminal."""
+        return self._out.height if self._out.is_terminal else None
+
+    @property
     def shows_live_view(self) -> bool:
         """Whether a live view is being shown."""
         return self._live is not None
@@ -86,8 +97,8 @@ class Screen:
     def line(self, *parts: Styled) -> None:
         """Write one line to standard output; on a terminal it is wrapped between words, never within one."""
         _print(self._out, parts)
-        if self._live is not None:
-            self._live.refresh()  # else the view would say for a moment that what has ended is under way
+        if self._live is not None and time.monotonic() >= self._rest_until:
+            self._refresh(self._live)  # else the view would say for a moment that what has ended is under way
 
     def table(self, heads: Sequence[str], rows: Iterable[Sequence[Cell]], room: int | None = None) -> None:
         """Write a table to standard output, without lines around its cells. It may be wider than the terminal.
@@ -107,9 +118,12 @@ class Screen:
             table.add_row(*(Text("\n").join(lines) for lines in cells))
         options = self._out.options.update_width(LONGEST_LINE)
         for segments in self._out.render_lines(table, options, pad=False):
-            line = Text.assemble(*((segment.text, segment.style or "") for segment in segments))
-            line.rstrip()
-            self._out.print(line, soft_wrap=True)
+            _print_segments(self._out, segments)
+
+    def draw(self, parts: Iterable[RenderableType]) -> None:
+        """Draw lines on standard output, without blanks at their ends."""
+        for segments in self._out.render_lines(Group(*parts), pad=False):
+            _print_segments(self._out, segments)
 
     def whole_line(self, *parts: Styled) -> None:
         """Write one line to standard output without wrapping, so that it can be copied."""
@@ -146,18 +160,19 @@ class Screen:
             self._error.print(_text((line,)), soft_wrap=True)
 
     @contextlib.asynccontextmanager
-    async def live_view(self, lines: Callable[[int, int], Iterable[Line]]) -> AsyncIterator[None]:
-        """Show `lines(width, height)` below all else while the block runs, on a terminal that can move its cursor."""
+    async def live_view(self, view: Callable[[int, int], Iterable[RenderableType]]) -> AsyncIterator[None]:
+        """Draw `view(width, height)` below all else while the block runs, on a terminal that can move its cursor."""
         if not _is_capable(self._stream):
             yield
             return
 
-        def shown() -> Text:
+        def shown() -> SegmentLines:
             size = self._out.size
             # The last line is empty: at the end of a full one, the terminal's "^C" would move all lines up by one.
-            shown = [*map(_text, lines(size.width, size.height - 2)), Text()]
-            self._height = len(shown)
-            return Text("\n").join(shown)
+            parts = Group(*view(size.width, size.height - 2), Text())
+            lines = self._out.render_lines(parts, pad=False)
+            self._height = len(lines)
+            return SegmentLines(lines, new_lines=True)
 
         with Live(
             get_renderable=shown,
@@ -168,13 +183,25 @@ class Screen:
             redirect_stderr=False,
         ) as live:
             self._live = live
-            refreshing = asyncio.create_task(_refresh(live))
+            refreshing = asyncio.create_task(self._refresh_again_and_again(live))
             try:
                 yield
             finally:
                 self._live = None
                 refreshing.cancel()
         self._height = 0
+
+    async def _refresh_again_and_again(self, live: Live) -> None:
+        while True:
+            self._refresh(live)
+            await asyncio.sleep(max(_REFRESH_SECONDS, self._rest_until - time.monotonic()))
+
+    def _refresh(self, live: Live) -> None:
+        """Draw the live view, and rest long enough that drawing takes at most a tenth of the time."""
+        began = time.monotonic()
+        live.refresh()
+        now = time.monotonic()
+        self._rest_until = now + _REST_PER_DRAWING * (now - began)
 
     def restore_terminal(self) -> None:
         """Clear the live view and show the cursor.
@@ -248,12 +275,33 @@ def _clean(words: str) -> str:
     return without_commands(one_line(words, LONGEST_LINE))
 
 
+def drawn(*parts: Styled) -> Text:
+    """Return one line of a live view: nothing in it is markup or controls the terminal. Too long, it is cut."""
+    return _in_one_row(_text(parts))
+
+
+def drawn_lines(part: Styled, columns: int) -> list[Text]:
+    """Return the lines of a live view into which a text is broken between words."""
+    return [_in_one_row(line) for line in _wrapped(_text((part,)), columns)]
+
+
+def _in_one_row(text: Text) -> Text:
+    text.no_wrap, text.overflow = True, "ellipsis"
+    return text
+
+
 def _text(parts: Line) -> Text:
     text = Text()
     for part in parts:
         words, style = (part, "") if isinstance(part, str) else part
         text.append(_clean(words), style)
     return text
+
+
+def _print_segments(console: Console, segments: Iterable[Segment]) -> None:
+    line = Text.assemble(*((segment.text, segment.style or "") for segment in segments))
+    line.rstrip()
+    console.print(line, soft_wrap=True)
 
 
 def _print(console: Console, parts: Line) -> None:
@@ -275,9 +323,3 @@ def _wrapped(text: Text, columns: int) -> list[Text]:
     for line in lines:
         line.rstrip()
     return list(lines)
-
-
-async def _refresh(shown: Live) -> None:
-    while True:
-        shown.refresh()
-        await asyncio.sleep(_REFRESH_SECONDS)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from agentjobs_async.cli._output.columns import columns_of, cut_at_a_word
 from agentjobs_async.cli._output.screen import Cell, Line, Screen, styled_status
@@ -30,13 +30,20 @@ class ShownItem:
     detail: str
 
 
-def show_items(screen: Screen, items: Sequence[ShownItem]) -> None:
-    """Write a table of items or jobs: their keys, links and reasons are whole, their prompts are cut."""
+def show_items(screen: Screen, items: Sequence[ShownItem], *, is_brief: bool = False) -> None:
+    """Write a table of items or jobs: their keys, links and reasons are whole, their prompts are cut.
+
+    Args:
+        screen: The screen to write to.
+        items: The items.
+        is_brief: Whether an item has two lines of a terminal at the most: a longer link or reason is cut.
+    """
     if screen.width is None:
         screen.table(("STATE", "KEY", "PROMPT", "PULL REQUEST OR REASON"), map(_in_one_line, items))
         return
     room = max(screen.width - _BESIDE, _LEAST_PROMPT)
-    rows = (_in_two_lines(item, room) for item in items)
+    shown = (evolve(item, detail=cut_at_a_word(item.detail, room)) if is_brief else item for item in items)
+    rows = (_in_two_lines(item, room) for item in shown)
     screen.table(("STATE\n", "KEY, PROMPT\nPULL REQUEST OR REASON"), rows, room)
 
 

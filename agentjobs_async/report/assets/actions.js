@@ -1,15 +1,22 @@
 /* What a live page can do about items: one in its panel, or all that the filter shows. */
 
-const ACTIONS = [
-  { name: 'retry', words: 'Try again', states: new Set(['failed', 'rejected', 'archived']) },
-  { name: 'send_again', words: 'Send again', states: new Set(['unknown']), risk: 'A second agent may start.' },
-  { name: 'abandon', words: 'Abandon', states: new Set(['unknown']), risk: 'An agent may be at work.' },
-  { name: 'withdraw', words: 'Withdraw', states: new Set(['planned']) },
-];
+const RETRY = {
+  name: 'retry',
+  words: 'Try again',
+  states: new Set(['failed', 'rejected']),
+  ofMany: (number) => `Start ${grouped(number)} agent${number === 1 ? '' : 's'}`,
+};
+const SEND_AGAIN = { name: 'send_again', words: 'Send again', states: new Set(['unknown']), risk: 'A second agent may start.' };
+const ABANDON = { name: 'abandon', words: 'Abandon', states: new Set(['unknown']), risk: 'An agent may be at work.' };
+const WITHDRAW = { name: 'withdraw', words: 'Withdraw', states: new Set(['planned']) };
+const ACTIONS = [RETRY, SEND_AGAIN, ABANDON, WITHDRAW];
 const ACTIONS_OF_ONE = [
-  ...ACTIONS,
-  { ...ACTIONS[0], states: new Set(['abandoned']), risk: ACTIONS[1].risk }, // never among many: a person gave it up
-  { ...ACTIONS[2], states: new Set(['active']), risk: 'Its agent may be at work.' },
+  { ...RETRY, states: new Set([...RETRY.states, 'archived']) },
+  SEND_AGAIN,
+  ABANDON,
+  WITHDRAW,
+  { ...RETRY, states: new Set(['abandoned']), risk: SEND_AGAIN.risk }, // never among many: a person gave it up
+  { ...ABANDON, states: new Set(['active']), risk: 'Its agent may be at work.' },
 ];
 const AGAIN = 'planned again, for a worker or agentjobs resume';
 const DONE = { retry: AGAIN, send_again: AGAIN, abandon: 'abandoned', withdraw: 'withdrawn, and not sent', set_job: 'given its job' };
@@ -25,7 +32,7 @@ class Actions {
       const made = this.button(action);
       made.addEventListener('click', () => {
         const indexes = this.indexes[action.name];
-        this.ask(made, action, `${action.words}: ${itemsText(indexes.length)}`, this.named(indexes));
+        this.ask(made, action, manyWords(action, indexes.length), this.named(indexes));
       });
       return made;
     });
@@ -57,12 +64,17 @@ class Actions {
 
   /* Offer what can be done about the rows shown. */
   offer() {
-    const { store, shown } = this.report;
-    this.indexes = Object.fromEntries(ACTIONS.map(({ name, states }) => [name, shown.filter((index) => states.has(store.state[index]))]));
+    const { store, shown, filter } = this.report;
+    const isArchived = (index) => store.state[index] === 'archived';
+    // A person put them away: they are started again where they alone are asked for.
+    const isArchivedChosen = filter.state === 'archived' || (filter.reason !== '' && shown.every(isArchived));
+    const isMeant = (index, action) => action.states.has(store.state[index]) || (action === RETRY && isArchivedChosen && isArchived(index));
+    this.indexes = Object.fromEntries(ACTIONS.map((action) => [action.name, shown.filter((index) => isMeant(index, action))]));
     const focused = this.buttons.find((button) => button === document.activeElement);
-    ACTIONS.forEach(({ name, words }, index) => {
-      this.buttons[index].hidden = !this.indexes[name].length;
-      this.buttons[index].textContent = `${words} (${grouped(this.indexes[name].length)})`;
+    ACTIONS.forEach((action, index) => {
+      const { length } = this.indexes[action.name];
+      this.buttons[index].hidden = !length;
+      this.buttons[index].textContent = action.ofMany?.(length) ?? `${action.words} (${grouped(length)})`;
     });
     this.bulk.hidden = this.buttons.every(({ hidden }) => hidden);
     if (focused?.hidden) byId('search').focus();
@@ -78,7 +90,7 @@ class Actions {
     const buttons = offered.map((action) => {
       const made = this.button(action);
       made.addEventListener('click', () => {
-        if (action.risk) this.ask(made, action, `${action.words}: ${beginning(store.key[index].slice(0, 60))}`, named);
+        if (action.risk) this.ask(made, action, `${action.words}: ${visible(store.key[index])}`, named);
         else this.act(action.name, named, made);
       });
       return made;
@@ -155,6 +167,8 @@ function add(outcome, { done, refused, reasons }) {
   outcome.refused += refused;
   outcome.reasons = [...new Set([...outcome.reasons, ...reasons])].slice(0, MOST_REASONS);
 }
+
+const manyWords = (action, number) => action.ofMany?.(number) ?? `${action.words}: ${itemsText(number)}`;
 
 const itemsText = (number) => `${grouped(number)} item${number === 1 ? '' : 's'}`;
 

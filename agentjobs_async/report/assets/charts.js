@@ -27,6 +27,14 @@ function roundCounts(most) {
   }
 }
 
+/* Return 0, and the powers of ten up to the first one that is not exceeded. */
+function powersOfTen(most) {
+  const counts = [0, 1];
+  while (counts.at(-1) < most) counts.push(10 * counts.at(-1));
+  return counts;
+}
+
+const HIDING = 50; // times as many in the highest bar as in the lowest: that one would hide
 const SPANS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800];
 
 /* Return round steps in seconds of which about `most` fit a span. */
@@ -70,20 +78,23 @@ function drawHistogram(store, indexes) {
   const { top, bottom, left, right } = HISTOGRAM;
   target.setAttribute('viewBox', `0 0 ${width} ${height}`);
   const found = binsOf(store, indexes, Math.min(HISTOGRAM.bins, Math.floor((width - left - right) / 10)));
-  byId('duration-hint').textContent = found ? 'from create to end, logarithmic' : '';
   if (!found) {
+    byId('duration-hint').textContent = '';
     target.replaceChildren(svg('text', { x: width / 2, y: height / 2, class: 'none' }, `${jobWords(store, indexes)} has ended`));
     return;
   }
-  const counts = roundCounts(Math.max(...found.bins.map((bin) => bin.total)));
-  const most = counts.at(-1);
+  const totals = found.bins.map((bin) => bin.total).filter((total) => total > 0);
+  const isLogarithmic = Math.max(...totals) >= HIDING * Math.min(...totals);
+  const counts = isLogarithmic ? powersOfTen(Math.max(...totals)) : roundCounts(Math.max(...totals));
+  const share = isLogarithmic ? (count) => Math.log1p(count) / Math.log1p(counts.at(-1)) : (count) => count / counts.at(-1);
+  byId('duration-hint').textContent = `from create to end, ${isLogarithmic ? 'both scales' : 'the time'} logarithmic`;
   const plot = height - top - bottom;
   const wide = (width - left - right) / found.bins.length;
   const bars = found.bins.map((bin, index) => {
     let bottomEdge = height - bottom;
     const group = svg('g', {}, svg('title', {}, `${spanText(bin.from)} to ${spanText(bin.to)}: ${grouped(bin.total)}`));
     for (const state of store.head.order.filter((name) => bin.counts[name])) {
-      const high = Math.max((bin.counts[state] / most) * plot, 1);
+      const high = Math.max((bin.counts[state] / bin.total) * share(bin.total) * plot, 1);
       bottomEdge -= high;
       const edges = { x: left + index * wide + 0.5, y: bottomEdge, width: Math.max(wide - 1, 1), height: high };
       group.append(svg('rect', { ...edges, class: `state-${state}` }));
@@ -92,7 +103,7 @@ function drawHistogram(store, indexes) {
   });
   const scale = (seconds) => left + (Math.log(seconds / found.low) / Math.log(found.high / found.low)) * (width - left - right);
   const lines = counts.flatMap((count) => {
-    const y = Math.round(height - bottom - (count / most) * plot) + 0.5;
+    const y = Math.round(height - bottom - share(count) * plot) + 0.5;
     return [svg('line', { x1: left, x2: width, y1: y, y2: y }), svg('text', { x: left - 6, y: y + 4, class: 'count' }, grouped(count))];
   });
   target.replaceChildren(...lines, ...bars, ...durationAxis(found, scale, width, height - bottom));

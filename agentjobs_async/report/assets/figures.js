@@ -1,4 +1,4 @@
-/* The tiles, with the figures of all items that figures.py computes. */
+/* How the journal stands, the tiles and the reasons: what Python computes of all items. */
 
 const shownTiles = new Set(); // a tile that goes would move the others
 
@@ -18,4 +18,22 @@ function showTiles(tiles, chosen) {
     const button = element('button', { type: 'button', 'data-state': tile.state, 'aria-pressed': String(tile.state === chosen) }, ...parts);
     return element('li', { className: `tile${kind}${empty}`, 'data-tile': tile.name }, button);
   })));
+}
+
+/* Show how the journal stands, as standing.py says it. */
+function showStanding({ kind, words, command }) {
+  const shown = byId('standing');
+  shown.hidden = false;
+  shown.dataset.kind = kind;
+  shown.querySelector('.stands').textContent = words;
+  if ((shown.querySelector('code')?.textContent ?? null) === command) return; // its button may have the keyboard
+  shown.querySelector('.command')?.remove();
+  if (command !== null) shown.append(commandToCopy('Continue with it', command));
+}
+
+/* Show the reasons as buttons that filter the table. */
+function showReasons(reasons, chosen) {
+  byId('reasons').hidden = !reasons.length;
+  update(byId('reasons'), element('ul', {}, ...reasons.map(({ reason, words }) => element('li', {},
+    element('button', { type: 'button', 'data-reason': reason, 'aria-pressed': String(reason === chosen) }, words)))));
 }

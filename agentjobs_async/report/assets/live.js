@@ -3,6 +3,7 @@
 const PAUSES = [500, 1000, 2000, 5000, 10_000]; // ms between tries to reach the server, the last one for ever
 const SILENT = 35_000; // ms; the server sends something every 15 s, so that a longer silence is a broken connection
 const CLICK_DELAY = 50; // ms after a button is up in which its click comes
+const OLDEST = 20_000; // ms after which a page in which nothing changes is drawn anew
 const SLOWEST = 250; // ms between two redraws at least; with many rows, redrawing takes at most a quarter of the time
 
 class Live {
@@ -129,7 +130,7 @@ class Live {
       if (this.badge.dataset.state === 'on') this.redrawSoon();
       else this.redraw(); // at once: drawn later, it would move rows that somebody is about to click
     }
-    if (trouble === null) this.show('on', 'live');
+    if (trouble === null) this.show('on', 'connected');
     else if (trouble !== undefined) this.show('lost', visible(trouble));
   }
 
@@ -172,6 +173,7 @@ class Live {
     if (document.hidden || this.isDelayed || document.documentElement.dataset.ready !== 'true') return;
     byId('made').textContent = fullTime(Date.now() + this.skew);
     this.showWorkers();
+    if (performance.now() - this.drawn > OLDEST) this.redrawSoon(); // times are relative to now
   }
 
   check() {

@@ -3,7 +3,7 @@
 class Report {
   constructor() {
     this.store = new Store();
-    this.filter = { text: '', state: '', project: '' };
+    this.filter = { text: '', state: '', project: '', reason: '' };
     this.shown = []; // the indexes of the rows that the filter leaves
     this.table = new Table(this.store, (index) => this.open(index));
     this.panel = new Panel(this.store, (left) => {
@@ -21,10 +21,14 @@ class Report {
       const state = event.target.closest('button')?.dataset.state;
       if (state) this.choose({ state: state === this.filter.state ? '' : state });
     });
+    byId('reasons').addEventListener('click', (event) => {
+      const reason = event.target.closest('button')?.dataset.reason;
+      if (reason) this.choose({ reason: reason === this.filter.reason ? '' : reason });
+    });
     byId('search').addEventListener('input', (event) => this.choose({ text: event.target.value }));
     byId('state').addEventListener('change', (event) => this.choose({ state: event.target.value }));
     byId('project').addEventListener('change', (event) => this.choose({ project: event.target.value }));
-    byId('clear').addEventListener('click', () => this.choose({ text: '', state: '', project: '' }));
+    byId('clear').addEventListener('click', () => this.choose({ text: '', state: '', project: '', reason: '' }));
     byId('csv').addEventListener('click', () => download('agentjobs.csv', this.table.csv(), 'text/csv;charset=utf-8'));
     byId('theme').addEventListener('click', () => {
       const { dataset } = document.documentElement;
@@ -38,6 +42,7 @@ class Report {
       byId('show-charts').setAttribute('aria-expanded', String(isShown));
       this.drawCharts();
     });
+    addEventListener('click', ({ target }) => { if (target.matches('.copy')) copyCommand(target); });
     addEventListener('resize', () => this.drawChartsSoon());
     addEventListener('keydown', (event) => this.key(event));
   }
@@ -75,14 +80,16 @@ class Report {
       this.all = store.select({});
     }
     const { all } = this;
-    const isFiltered = filter.text.trim() !== '' || filter.state !== '' || filter.project !== '';
+    const isFiltered = filter.text.trim() !== '' || filter.state !== '' || filter.project !== '' || filter.reason !== '';
     this.shown = isFiltered ? store.select(filter) : all;
-    this.table.show(this.shown);
+    this.table.show(this.shown, filter.reason);
     const { figures } = store.head;
     if (figures) { // of all items, whatever the filter; a live page has those in its HTML until its server sends others
       showTiles(tilesOf(figures), filter.state);
+      showReasons(figures.reasons, filter.reason);
       byId('total').textContent = figures.total;
     }
+    if (store.head.standing) showStanding(store.head.standing);
     byId('made').textContent = fullTime(store.head.made);
     byId('count').textContent = isFiltered ? `${grouped(this.shown.length)} of ${grouped(all.length)}` : grouped(all.length);
     byId('clear').hidden = !isFiltered;
@@ -95,7 +102,7 @@ class Report {
   emptyText() {
     if (this.all.length) return 'No item matches.';
     const address = shellWord(this.store.head.address);
-    return commandToCopy('The journal has no items yet. Plan some:', `agentjobs run --file prompts.jsonl --journal ${address}`);
+    return commandToCopy('Plan some:', `agentjobs run --file prompts.jsonl --journal ${address}`);
   }
 
   offer(id, choices, chosen) {

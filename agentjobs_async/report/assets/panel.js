@@ -20,6 +20,8 @@ class Panel {
   /* Show a row. Its buttons are made anew only when the row, its state, its job or its try changes: something may have been typed. */
   open(index) {
     const { store } = this;
+    const state = store.state[index];
+    const errorTitle = state === 'planned' || state === 'active' ? 'Last error' : 'Reason';
     const hadFocus = this.panel.contains(document.activeElement);
     this.panel.hidden = false;
     document.body.classList.add('with-panel');
@@ -28,17 +30,17 @@ class Panel {
       this.panel.scrollTop = 0;
     }
     update(this.title, element('div', {},
-      element('span', { className: `badge state-${store.state[index]}` }, store.state[index]),
-      element('h2', {}, visible(store.key[index]))));
+      element('span', { className: `badge state-${state}` }, state),
+      element('h2', {}, ...breakable(visible(store.key[index])))));
     update(this.record, element('div', {},
-      this.text('Error', store.error[index], 'error'),
+      this.text(errorTitle, store.error[index], 'error'),
       this.link(index),
       this.facts(index),
       this.text('Prompt', store.prompt[index], 'prompt')));
-    const madeFor = JSON.stringify([index, store.state[index], store.job_id[index], store.tries[index]]);
+    const madeFor = JSON.stringify([index, state, store.job_id[index], store.tries[index]]);
     if (madeFor !== this.madeFor) {
       this.madeFor = madeFor;
-      this.doing.replaceChildren(...this.more(index), ...this.commands(index));
+      this.doing.replaceChildren(...this.look(index), ...this.more(index), ...this.commands(index));
     }
     if (hadFocus && !this.panel.contains(document.activeElement)) this.panel.focus();
     this.index = index;
@@ -58,7 +60,7 @@ class Panel {
   }
 
   link(index) {
-    const anchor = linkTo(this.store.pr_link[index]);
+    const anchor = linkTo(this.store.pr_link[index], this.store.pull_request[index]);
     return anchor && element('section', {}, element('h3', {}, 'Pull request'), anchor);
   }
 
@@ -67,11 +69,11 @@ class Panel {
     const facts = [
       ['Project', store.project[index]],
       ['Job', store.job_id[index]],
-      ['Planned', fullTime(store.planned_at[index])],
-      ['Create sent', fullTime(store.sent_at[index])],
-      ['Job created', fullTime(store.created_at[index])],
-      ['Last seen', fullTime(store.seen_at[index])],
-      ['Ended', fullTime(store.ended_at[index])],
+      ['Planned', this.time(store.planned_at[index])],
+      ['Create sent', this.time(store.sent_at[index])],
+      ['Job created', this.time(store.created_at[index])],
+      ['Last seen', this.time(store.seen_at[index])],
+      ['Ended', this.time(store.ended_at[index])],
       [store.state[index] === 'active' ? 'Active for' : 'Duration', spanText(store.age(index))],
       ['Ends in', store.endsIn(index)],
       ['Polls', grouped(store.polls[index])],
@@ -82,6 +84,19 @@ class Panel {
     return element('section', {}, list);
   }
 
+  /* A time relative to now, and in UTC: on a phone, no title is seen. */
+  time(time) {
+    if (time === null) return null;
+    return element('span', {}, timeAgo(time, this.store.head.made), element('span', { className: 'utc' }, ` ${fullTime(time)}`));
+  }
+
+  /* Where to look for the job of an unknown item: only then can it be settled. */
+  look(index) {
+    const { store } = this;
+    if (store.state[index] !== 'unknown' || store.look[index] === null) return [];
+    return [element('section', { className: 'look' }, element('h3', {}, 'First'), element('p', {}, store.look[index]))];
+  }
+
   commands(index) {
     const { store } = this;
     const { address, service, commands } = store.head;
@@ -90,18 +105,22 @@ class Panel {
     const values = { '{key}': store.key[index], '{journal}': address, '{service}': service, '{token}': token ?? '' };
     const shown = (commands[store.state[index]] ?? []).filter(([, words]) => token !== null || !words.includes('{token}'));
     if (!shown.length) return [];
-    return [element('section', { className: 'commands' }, element('h3', {}, 'In a terminal'), ...shown.map(([what, words]) => commandToCopy(what, commandLine(words, values))))];
+    const title = store.state[index] === 'unknown' ? 'Then one of these, in a terminal' : 'In a terminal';
+    const parts = shown.map(([what, words]) => commandToCopy(what, commandLine(words, values)));
+    return [element('section', { className: 'commands' }, element('h3', {}, title), ...parts)];
   }
 }
 
 /* Return a command with a button that copies it, under the words for what it does. */
 function commandToCopy(what, line) {
   const copy = element('button', { type: 'button', className: 'copy', 'aria-label': `Copy: ${what}` }, 'Copy');
-  copy.addEventListener('click', async () => {
-    copy.textContent = (await copied(copy.previousSibling.textContent)) ? 'Copied' : 'Press Ctrl+C';
-    setTimeout(() => { copy.textContent = 'Copy'; }, 2000);
-  });
-  return element('div', { className: 'command' }, element('p', {}, what), element('div', { className: 'line' }, element('code', {}, line), copy));
+  return element('div', { className: 'command' }, element('p', {}, what), element('div', { className: 'line' }, codeOf(line), copy));
+}
+
+/* Copy the command of a button, also of one that stands in the HTML. */
+async function copyCommand(copy) {
+  copy.textContent = (await copied(copy.parentElement.querySelector('code').textContent)) ? 'Copied' : 'Press Ctrl+C';
+  setTimeout(() => { copy.textContent = 'Copy'; }, 2000);
 }
 
 /* Copy a text. A page that was opened as a file has no clipboard in some browsers: there the text is selected. */

@@ -1,11 +1,12 @@
 /* The rows as columns: each row has the same index in every column, for as long as the page is open. */
 
 /* The columns of an item, in the order of items.py. */
-const ITEM_COLUMNS = ['number', 'key', 'state', 'project', 'job_id', 'pr_link', 'error', 'planned_at', 'sent_at', 'created_at', 'seen_at', 'ended_at', 'polls', 'tries', 'prompt'];
+const ITEM_COLUMNS = ['number', 'key', 'state', 'project', 'job_id', 'pr_link', 'pull_request', 'reason', 'error', 'planned_at', 'sent_at', 'created_at', 'seen_at', 'ended_at', 'polls', 'tries', 'prompt'];
 /* What some rows have besides, each an object of columns, in the order in which a table has them. */
 const FIELD_COLUMNS = ['context', 'extra'];
+const LOOK = 'look'; // where to look for the job of an unknown item
 const NUMBER_COLUMNS = new Set(['number', 'planned_at', 'sent_at', 'created_at', 'seen_at', 'ended_at', 'polls', 'tries']);
-const SEARCHED_COLUMNS = ['key', 'project', 'job_id', 'pr_link', 'error', 'prompt'];
+const SEARCHED_COLUMNS = ['state', 'key', 'project', 'job_id', 'pr_link', 'pull_request', 'error', 'prompt']; // what a row shows
 const PREPARED_AT_ONCE = 5000; // rows
 const ENDED_JOBS = new Set(['completed', 'failed', 'archived']);
 
@@ -18,7 +19,7 @@ function sums(column) {
 class Store {
   constructor() {
     this.head = { journal: '', address: '', service: [], made: 0, order: [], commands: {} };
-    for (const name of [...ITEM_COLUMNS, ...FIELD_COLUMNS]) this[name] = [];
+    for (const name of [...ITEM_COLUMNS, ...FIELD_COLUMNS, LOOK]) this[name] = [];
     this.found = []; // what a search looks through, in lower case; null until it is made
     this.indexes = new Map(); // number -> index
     this.projects = new Set();
@@ -58,7 +59,7 @@ class Store {
     if (index === undefined) {
       index = this.number.length;
       this.number[index] = number;
-      for (const name of ['prompt', ...FIELD_COLUMNS]) this[name][index] = null; // until a block has them
+      for (const name of ['prompt', ...FIELD_COLUMNS, LOOK]) this[name][index] = null; // until a block has them
       this.indexes.set(number, index);
     }
     return index;
@@ -85,13 +86,14 @@ class Store {
   }
 
   /* Return the indexes of the rows that meet a filter, in the order of the journal. */
-  select({ text = '', state = '', project = '' }) {
+  select({ text = '', state = '', project = '', reason = '' }) {
     const wanted = text.trim().toLowerCase();
     const selected = [];
     for (let index = 0; index < this.state.length; index += 1) {
       if (this.state[index] === null) continue;
       if (state !== '' && this.state[index] !== state) continue;
       if (project !== '' && this.project[index] !== project) continue;
+      if (reason !== '' && this.reason[index] !== reason) continue;
       if (wanted !== '' && !this.textOf(index).includes(wanted)) continue;
       selected.push(index);
     }
@@ -105,8 +107,16 @@ class Store {
     return [...groups.values()].flat();
   }
 
+  /* What went wrong with a row, as far as its reason does not say it already where it is chosen; else null. */
+  fault(index, chosen) {
+    const [error, reason] = [this.error[index], this.reason[index]];
+    if (error === null || (error === reason && this.job_id[index] !== null)) return null;
+    const rest = chosen === '' || !error.startsWith(reason) ? error : error.slice(reason.length).replace(/^:\s*/, '');
+    return rest === '' ? null : rest;
+  }
+
   /* What is shown of a row beside its state: what went wrong, its pull request, or its job. */
-  detail(index) { return this.error[index] ?? this.pr_link[index] ?? this.job_id[index] ?? ''; }
+  detail(index, chosen = '') { return this.fault(index, chosen) ?? this.pull_request[index] ?? this.job_id[index] ?? ''; }
 
   begun(index) { return this.created_at[index] ?? this.sent_at[index]; }
 

@@ -7,7 +7,7 @@ const COLUMNS = [
   { name: 'project', title: 'Project', value: (store, index) => store.project[index] ?? '' },
   { name: 'begun', title: 'Started', value: (store, index) => store.begun(index) ?? Infinity },
   { name: 'age', title: 'Duration', value: (store, index) => store.age(index) ?? Infinity },
-  { name: 'detail', title: 'Reason or pull request', value: (store, index) => store.detail(index) },
+  { name: 'detail', title: 'Reason, pull request or job', value: (store, index) => store.detail(index) },
 ];
 const SPARE_ROWS = 12; // above and below those in sight, so that scrolling shows no gap
 const MOST_PRINTED = 2000; // rows
@@ -18,6 +18,7 @@ class Table {
     this.open = open;
     this.indexes = [];
     this.sorting = { name: null, falling: false };
+    this.reason = '';
     this.current = 0; // the row that has the keyboard, by its position in what is shown
     this.table = byId('table');
     this.rows = byId('rows');
@@ -42,13 +43,15 @@ class Table {
   }
 
   /* Show the rows at these indexes, sorted as chosen. */
-  show(indexes) {
+  show(indexes, reason = this.reason) {
+    this.reason = reason; // that is chosen: rows need not repeat it
     this.unsorted = indexes;
     this.table.hidden = !indexes.length;
     const current = this.indexes[this.current];
     const column = COLUMNS.find(({ name }) => name === this.sorting.name);
     this.indexes = column ? this.sorted(indexes, column) : this.store.byState(indexes);
     this.table.parentElement.classList.toggle('no-prompts', !this.store.hasPrompts);
+    this.table.parentElement.classList.toggle('one-project', this.store.projects.size < 2);
     for (const cell of byId('head').children) {
       const chosen = cell.dataset.column === this.sorting.name;
       cell.setAttribute('aria-sort', chosen ? (this.sorting.falling ? 'descending' : 'ascending') : 'none');
@@ -110,16 +113,19 @@ class Table {
     const { store } = this;
     const index = this.indexes[position];
     const state = store.state[index];
-    const age = spanText(store.age(index));
+    const fault = store.fault(index, this.reason);
+    const detail = beginning(store.detail(index, this.reason));
+    const link = fault === null ? linkTo(store.pr_link[index], store.pull_request[index]) : null;
     const cells = [
       element('span', { className: `badge state-${state}` }, state),
-      visible(store.key[index]),
+      keyParts(store.key[index]),
       beginning(store.prompt[index] ?? ''),
-      store.project[index] ?? '',
-      shortTime(store.begun(index)),
-      state === 'active' && store.created_at[index] !== null ? `${age} so far` : age,
-      (store.error[index] === null ? linkTo(store.pr_link[index]) : null) ?? beginning(store.detail(index)),
+      element('span', { title: store.project[index] }, store.project[index] ?? ''),
+      timeAgo(store.begun(index), store.head.made),
+      spanText(store.age(index)),
+      link ?? element('span', { title: detail }, detail),
     ];
+    const classOf = (name) => (name === 'detail' && fault !== null ? 'cell detail error' : `cell ${name}`);
     return element('div', {
       className: index === this.opened ? 'row opened' : 'row',
       role: 'row',
@@ -127,7 +133,7 @@ class Table {
       tabindex: position === this.current ? '0' : '-1',
       'data-position': String(position),
       'data-index': String(index),
-    }, ...cells.map((cell, column) => element('div', { role: 'gridcell', className: `cell ${COLUMNS[column].name}${COLUMNS[column].name === 'detail' && store.error[index] !== null ? ' error' : ''}` }, cell)));
+    }, ...cells.map((cell, column) => element('div', { role: 'gridcell', className: classOf(COLUMNS[column].name) }, cell)));
   }
 
   click(event) {

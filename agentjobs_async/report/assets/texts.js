@@ -51,11 +51,29 @@ function visible(text) {
 /* Return the beginning of a text, on one line. */
 const beginning = (text) => visible(text.slice(0, 300).replace(/\s+/g, ' '));
 
-/* Return a link to a pull request; null where it is none. The server of the journal checked it, and so does this page: a script
-   in a link would run in it. */
-function linkTo(link) {
+/* Return a link to a pull request, in the words for it; null where it is none. The server of the journal checked it, and so does
+   this page: a script in a link would run in it. */
+function linkTo(link, words) {
   if (link === null || !/^https?:\/\//i.test(link)) return null;
-  return element('a', { href: link, rel: 'noopener noreferrer nofollow', target: '_blank' }, link);
+  return element('a', { href: link, rel: 'noopener noreferrer nofollow', target: '_blank', title: link }, words ?? link);
+}
+
+/* Return a key; one that is a path is cut in its middle where there is no room for it: its last part tells it from others. */
+function keyParts(key) {
+  const shown = visible(key);
+  const slash = shown.lastIndexOf('/', shown.length - 2);
+  if (slash < 1) return element('span', { className: 'whole', title: shown }, shown);
+  const parts = [shown.slice(0, slash + 1), shown.slice(slash + 1)].map((part) => element('span', {}, part));
+  return element('span', { className: 'path', title: shown }, ...parts);
+}
+
+/* Return a path as texts between which a line may end. */
+const breakable = (path) => path.split(/(?<=\/)/).flatMap((part, index) => (index ? [element('wbr'), part] : [part]));
+
+/* Return a command whose lines end at its spaces only. */
+function codeOf(line) {
+  const words = line.split(' ').flatMap((word, index) => [index ? ' ' : '', element('span', { className: 'word' }, word)]);
+  return element('code', { tabindex: '0' }, ...words.filter((part) => part !== ''));
 }
 
 /* As decimal in texts.py: a half is rounded up. */
@@ -76,7 +94,26 @@ function spanText(seconds) {
 
 const isoTime = (time) => new Date(time).toISOString();
 const fullTime = (time) => (time === null ? NONE : `${isoTime(time).slice(0, 19).replace('T', ' ')} UTC`);
-const shortTime = (time) => (time === null ? NONE : isoTime(time).slice(5, 19).replace('T', ' '));
+
+/* Return how long ago a time was, as people say it, with the time itself as its title. */
+function timeAgo(time, now) {
+  if (time === null) return NONE;
+  return element('time', { datetime: isoTime(time), title: fullTime(time) }, agoText((now - time) / 1000));
+}
+
+const UNITS = [ // in seconds: the size of each, and from which time on it is used
+  { unit: 'd', size: 86_400, from: 172_800 }, // 30 h say more than 1 d
+  { unit: 'h', size: 3600, from: 3600 },
+  { unit: 'min', size: 60, from: 60 },
+  { unit: 's', size: 1, from: 0 },
+];
+
+function agoText(seconds) {
+  if (seconds < 5) return 'now';
+  const { unit, size } = UNITS.find(({ from }) => seconds >= from);
+  return `${Math.floor(seconds / size)}\u00a0${unit} ago`;
+}
+
 const grouped = (number) => number.toLocaleString('en-US');
 
 // The token of a job, as JobRef.to_token in Python gives it.

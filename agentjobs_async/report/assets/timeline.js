@@ -136,6 +136,7 @@ class Timeline {
     context.beginPath();
     context.rect(LEFT, 0, width - LEFT, height);
     context.clip();
+    this.hatch(context, width, 0, height);
     context.globalAlpha = 0.85; // large areas of one colour are loud
     for (const bar of this.bars) {
       const x = scale(bar.start);
@@ -187,6 +188,7 @@ class Timeline {
     const counts = roundCounts(most);
     const y = (level) => height - bottom - (level / counts.at(-1)) * (height - top - bottom);
     this.drawAxes(context, width, height - bottom, counts, y);
+    this.hatch(context, width, top, height - bottom);
     context.beginPath();
     context.moveTo(LEFT, y(0));
     levels.forEach((level, index) => {
@@ -201,6 +203,33 @@ class Timeline {
     context.strokeStyle = colour('accent');
     context.lineWidth = 1.5;
     context.stroke();
+  }
+
+  /* The spans of this chart in which jobs were active and nobody saw them, as unseen.py finds them. */
+  get unseen() {
+    const [from, to] = this.span;
+    return (this.store.head.figures?.unseen ?? []).filter(([start, end]) => end > from && start < to);
+  }
+
+  hatch(context, width, top, bottom) {
+    const scale = this.scale(width);
+    context.save();
+    context.beginPath();
+    for (const [start, end] of this.unseen) {
+      const left = Math.max(scale(start), LEFT);
+      context.rect(left, top, Math.max(Math.min(scale(end), width) - left, 2), bottom - top);
+    }
+    context.clip();
+    context.strokeStyle = colour('muted');
+    context.globalAlpha = 0.45;
+    context.lineWidth = 1;
+    context.beginPath();
+    for (let x = LEFT - bottom; this.unseen.length && x < width; x += 7) {
+      context.moveTo(x, bottom);
+      context.lineTo(x + bottom - top, top);
+    }
+    context.stroke();
+    context.restore();
   }
 
   drawAxes(context, width, bottom, counts, y) {
@@ -227,9 +256,12 @@ class Timeline {
 
   showLegend() {
     const present = new Set(this.bars.map((bar) => this.store.state[bar.index]));
-    update(byId('legend'), element('ul', {}, ...this.store.head.order.filter((state) => present.has(state)).map(
-      (state) => element('li', {}, element('span', { className: `swatch state-${state}` }), state),
-    )));
+    const states = this.store.head.order.filter((state) => present.has(state));
+    const items = states.map((state) => element('li', {}, element('span', { className: `swatch state-${state}` }), state));
+    if (this.bars.length && this.unseen.length) {
+      items.push(element('li', {}, element('span', { className: 'swatch unseen' }), 'nobody looked at the jobs'));
+    }
+    update(byId('legend'), element('ul', {}, ...items));
   }
 
   timeAt(event, plot) {
@@ -255,7 +287,7 @@ class Timeline {
     this.canvas.style.cursor = bar ? 'pointer' : 'crosshair';
     if (!bar) return;
     const { store } = this;
-    this.tip.textContent = `${visible(store.key[bar.index]).slice(0, 60)} · ${store.state[bar.index]} · ${spanText((bar.end - bar.start) / 1000)}`;
+    this.tip.textContent = `${visible(store.key[bar.index])} · ${store.state[bar.index]} · ${spanText((bar.end - bar.start) / 1000)}`;
     const { left, top, width } = this.canvas.parentElement.getBoundingClientRect();
     this.tip.style.left = `${Math.min(event.clientX - left + 12, width - this.tip.offsetWidth - 4)}px`;
     this.tip.style.top = `${event.clientY - top + 16}px`;

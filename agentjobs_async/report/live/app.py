@@ -22,6 +22,7 @@ from agentjobs_async.report.live.access import Access
 from agentjobs_async.report.live.actions import Action, act
 from agentjobs_async.report.live.feed import ChangeFeed
 from agentjobs_async.report.source import Source
+from agentjobs_async.report.standing import standing_of
 
 __all__ = ["ENDING_SECONDS", "TOKEN", "application"]
 
@@ -114,13 +115,14 @@ class _Board:
         is_open = not self.access.reading_needs_token
         source = await Source.of(self.journal, prompts=self.prompts)
         figures = Figures(Counter())
-        rows, late = list[JournalRow](), list[str]()
+        rows, late, stands = list[JournalRow](), list[str](), None
         if is_open:
             await self._feed.file.check()
             # For who has no scripts. The counts are quick to read; all other figures need all rows.
-            figures = Figures(Counter(await self.journal.counts()))
+            figures = Figures(Counter(await self.journal.counts()), reasons=self._feed.reasons)
             rows, late = await plain_rows(self.journal), await late_lines(self.journal)
-        text = "".join(rendered(source, page, figures, rows, late=late, is_named=is_open))
+            stands = await standing_of(self.journal)
+        text = "".join(rendered(source, page, figures, rows, stands=stands, late=late, is_named=is_open))
         headers = {hdrs.CONTENT_SECURITY_POLICY: f"{page.policy}; frame-ancestors 'none'"}
         return web.Response(text=text, content_type="text/html", headers=headers)
 

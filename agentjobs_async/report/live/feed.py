@@ -3,7 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ from agentjobs_async.report.columns import block_line
 from agentjobs_async.report.document import Document, Log
 from agentjobs_async.report.live.changes import Changes
 from agentjobs_async.report.live.running_figures import RunningFigures
-from agentjobs_async.report.live.status import OpenedFile, TimeLeft, status_of
+from agentjobs_async.report.live.status import CurrentStanding, OpenedFile, TimeLeft, status_of
 from agentjobs_async.report.source import Source
 from agentjobs_async.web.events import HEARTBEAT, frame
 
@@ -40,13 +40,14 @@ class ChangeFeed:
         log: What has changed since the document was made.
         file: The file of the journal, as it was at the first look.
         status: What pages show besides the rows: that of `status_of`, with the `trouble` in reading the rows, how long
-            active jobs have `left`, and the `figures` of all rows.
+            active jobs have `left`, the `standing` of the journal, and the `figures` of all rows.
     """
 
     def __init__(self, journal: Journal, *, prompts: bool = True) -> None:
         self.log: Log = Log()
         self.status: dict[str, Any] = {"workers": None, "late": [], "trouble": None, "left": None}
         self._time_left = TimeLeft(journal)
+        self._standing = CurrentStanding(journal)
         self._journal = journal
         self._prompts = prompts
         self._changes = Changes(journal)
@@ -65,6 +66,11 @@ class ChangeFeed:
         self._changed_rows = 0  # in the log since then
         self._figures = RunningFigures()  # of the rows that pages have
         self._beside: dict[str, Any] = {}  # what `status_of` has returned last
+
+    @property
+    def reasons(self) -> Sequence[tuple[str, int]]:
+        """How many items have which reason, as far as this is counted."""
+        return self._figures.latest.reasons
 
     async def document(self) -> Document:
         """Return the document, which is as new as a second ago together with the log; the first one may be growing.
@@ -122,7 +128,8 @@ class ChangeFeed:
             rest = _LOOK_SECONDS
             try:
                 has_asked = await self.look()
-                self._change_status(left=await self._time_left.words())
+                left, stands = await self._time_left.words(), await self._standing.document()
+                self._change_status(left=left, standing=stands)
                 rest = _LOOK_SECONDS if has_asked or self._journal.is_shared else _GLANCE_SECONDS
             except JournalError as error:
                 self._change_status(trouble=str(error))

@@ -26,6 +26,11 @@ class RunningFigures:
     def __contains__(self, number: int) -> bool:
         return number in self._counted
 
+    @property
+    def latest(self) -> Figures:
+        """The figures as they were computed last."""
+        return self._figures
+
     def count(self, rows: Iterable[JournalRow]) -> None:
         """Count rows, in place of what they were."""
         self._counted.update((row.number, Counted.of(row)) for row in rows)
@@ -51,4 +56,4 @@ def _figures_of(rows: Iterable[Counted]) -> Figures:
     tally = Tally()
     for row in rows:
         tally.add(row)
-    return tally.figures()
+    return tally.figures(time.time())

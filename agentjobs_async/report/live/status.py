@@ -1,4 +1,4 @@
-"""What pages show besides the rows: where the journal is, its workers, and when active jobs will end."""
+"""What pages show besides the rows: how the journal stands, its workers, and when active jobs will end."""
 
 import asyncio
 import os
@@ -13,11 +13,13 @@ from agentjobs_async.batch._learning import known_histories
 from agentjobs_async.batch._monitoring import owners_of, unseen_for
 from agentjobs_async.batch._store.store import moved_error
 from agentjobs_async.report.late import late_lines
+from agentjobs_async.report.standing import standing_of
 
-__all__ = ["OpenedFile", "TimeLeft", "status_of"]
+__all__ = ["CurrentStanding", "OpenedFile", "TimeLeft", "status_of"]
 
 _AGES: Final = [0, *(round(10 * 1.15**step) for step in range(53))]
 """Ages of jobs in seconds, up to 4 h: nothing is known of older ones, and words say no more than such steps."""
+_STANDING_SECONDS: Final = 2.0  # it counts all rows
 _FRESH_SECONDS: Final = 20.0  # for which words serve: a history of 200 durations changes slowly
 
 
@@ -87,6 +89,30 @@ async def _shown_workers(journal: Journal) -> list[dict[str, Any]] | None:
         }
         for worker in workers
     ]
+
+
+class CurrentStanding:
+    """How a journal stands.
+
+    Args:
+        journal: The open journal.
+    """
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._document: dict[str, Any] = {}
+        self._made_at = -_STANDING_SECONDS  # monotonic
+
+    async def document(self) -> dict[str, Any]:
+        """Return it as JSON has it, made at most 2 s ago: that a process ended is seen in no row.
+
+        Raises:
+            JournalError: The journal can't be read.
+        """
+        if time.monotonic() - self._made_at >= _STANDING_SECONDS:
+            self._document = (await standing_of(self._journal)).document()
+            self._made_at = time.monotonic()
+        return self._document
 
 
 class TimeLeft:

@@ -13,7 +13,7 @@ from agentjobs_async.__main__ import main
 from agentjobs_async.batch import Journal
 from agentjobs_async.cli._input.own_journals import left_journals, new_journal
 from tests.cli.checks import Captured
-from tests.cli.stage import Child, EmulatorThread, lasting_emulator, without_power
+from tests.cli.stage import Child, EmulatorThread, endless_opening, lasting_emulator, without_power
 from tests.until import PATIENCE_SECONDS
 
 
@@ -175,13 +175,22 @@ def test_refused_prompts_leave_nothing(
     (link := tmp_path / "link").symlink_to(db)
     for journal in ([], ["--journal", db], ["--journal", str(link)]):
         assert main(["run", "--file", str(prompts), *journal]) == 1
-        assert "Nothing was planned.\n2 refused" in capsys.readouterr().err or not journal
+        assert "Nothing was planned.\n2 prompts were refused" in capsys.readouterr().err or not journal
         assert {path.name for path in tmp_path.iterdir()} == {"prompts", "link"}
     assert left(state_directory) == []
     assert main(["run", "a x", "--journal", db]) == 0
     assert main(["run", "--file", str(prompts), "--journal", db]) == 1
-    assert "1 completed\n2 refused" in capsys.readouterr().err
+    assert "1 completed\n2 prompts were refused" in capsys.readouterr().err
     assert service.emulator.agents_started == {"a x": 1}
+
+
+def test_a_stop_before_anything_is_planned(service: EmulatorThread, state_directory: Path) -> None:
+    """A run that is stopped while it makes its own journal leaves none."""
+    with Child("run", "a x", env=service.environment, before=endless_opening) as child:
+        child.until("made").send(signal.SIGINT)
+        assert child.ended() == 130
+    assert child.stderr == "Stopped.\n"
+    assert left(state_directory) == []
 
 
 def test_an_emulator_leaves_nothing(state_directory: Path) -> None:

@@ -1,4 +1,4 @@
-from agentjobs_async.cli._output.columns import columns_of, cut_at_a_word, cut_in_the_middle, padded, shortened, wrapped
+from agentjobs_async.cli._output.columns import cut_at_a_word, cut_in_the_middle, shortened, wrapped
 from tests.cli.checks import unexpected
 
 
@@ -32,11 +32,6 @@ def test_cut_in_the_middle() -> None:
     assert cut_in_the_middle("docs/guide/chapter-0579", 16) == "docs/gu…ter-0579"
     assert cut_in_the_middle("文档文档文档", 7) == "文档…档"
     assert cut_in_the_middle("文書/日本語のキー-0", 12) == "文書/…キー-0"
-
-
-def test_padded() -> None:
-    """A padded text takes exactly its columns, wide letters included."""
-    assert [columns_of(padded(text, 6)) for text in ("a", "abcdefg", "文档文档", "a文档文", "\x1b")] == [6] * 5
 
 
 def test_wrapped() -> None:

@@ -4,13 +4,14 @@ from pathlib import Path
 import pytest
 
 from agentjobs_async import JobRef
-from agentjobs_async.cli._output.hints import show_jobs
+from agentjobs_async.cli._output.hints import continuing_jobs
+from agentjobs_async.cli._output.notices import show_hints
 from tests.cli.checks import Captured, screen
 from tests.polled import REF
 
 
 def hint(capsys: Captured, refs: list[JobRef], *options: str) -> str:
-    show_jobs(screen(), refs, options)
+    show_hints(screen(), continuing_jobs(refs, options))
     return capsys.readouterr().err
 
 

@@ -135,6 +135,17 @@ def test_no_escape_sequences(service: EmulatorThread) -> None:
         assert terminal or "active" not in child.stdout
 
 
+def test_a_resize(service: EmulatorThread) -> None:
+    """The live view follows the size of the terminal."""
+    service.live(duration=3600)
+    with Child("run", "a", terminal=True, env=service.environment | {"NO_COLOR": "1"}) as child:
+        child.until("KEY  STATE        AGE  POLLS  PROMPT").resize(12, 40).until("KEY      AGE  PROMPT")
+        child.resize(24, 80)
+        child.stdout = ""
+        child.until("KEY  STATE        AGE  POLLS  PROMPT").send(signal.SIGINT)
+        assert child.ended() == 130
+
+
 def test_notices_above_the_live_view(service: EmulatorThread) -> None:
     """A notice that comes while the live view is there is shown above it."""
     env = service.environment | {"AGENTJOBS_BASE_URL": "http://127.0.0.1:1"}
