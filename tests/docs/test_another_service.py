@@ -10,7 +10,7 @@ from agentjobs_async.__main__ import main
 from tests.another_service import SECRETS, AnotherService, another_service
 from tests.docs.samples import blocks, run_page, shell
 
-(TOML,) = blocks("another-service", "toml")
+SHORTEST, TOML = blocks("another-service", "toml")
 (LINES,) = blocks("another-service", "sh")
 
 
@@ -52,9 +52,10 @@ async def test_program(folder: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert capsys.readouterr().out == "completed https://code.example/pull/1\n"
 
 
-def test_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The page's file is valid as it stands."""
-    (folder / "service.toml").write_text(TOML, encoding="utf-8")
-    assert Dialect.from_toml("service.toml").integer_ids
+@pytest.mark.parametrize(("text", "integer_ids"), [(SHORTEST, False), (TOML, True)])
+def test_file(folder: Path, capsys: pytest.CaptureFixture[str], text: str, *, integer_ids: bool) -> None:
+    """The page's files are valid as they stand."""
+    (folder / "service.toml").write_text(text, encoding="utf-8")
+    assert Dialect.from_toml("service.toml").integer_ids == integer_ids
     assert main(["service", "check", "service.toml", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["warnings"] == []

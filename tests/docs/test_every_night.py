@@ -4,15 +4,12 @@ from configparser import ConfigParser
 from pathlib import Path
 
 import pytest
-import yaml
 
 from agentjobs_async.testing import Emulator, JobScript
-from tests.checkout import ROOT
 from tests.docs.samples import blocks, shell
 
 GROWING, DATED, DAILY, CRON, RETRYING = blocks("every-night", "sh")
 SERVICE, TIMER = blocks("every-night", "ini")
-(SCHEDULE,) = blocks("every-night", "yaml")
 
 
 @pytest.fixture
@@ -128,12 +125,3 @@ def test_units_are_valid(tmp_path: Path) -> None:
     command = ["systemd-analyze", "verify", *(str(tmp_path / name) for name in UNITS)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own files
     assert [line for line in done.stderr.splitlines() if "nightly-agents" in line] == []
-
-
-def test_schedule() -> None:
-    """The schedule is what the recipe has in place of its trigger."""
-    recipe = (ROOT / "docs" / "recipes" / "github_actions.yml").read_text(encoding="utf-8")
-    assert recipe.count("\non: workflow_dispatch\n") == 1
-    workflow = yaml.safe_load(recipe.replace("on: workflow_dispatch\n", SCHEDULE))
-    assert workflow[True] == {"schedule": [{"cron": "15 2 * * *"}]}  # YAML 1.1 reads `on` as true
-    assert workflow["jobs"].keys() == {"agents"}

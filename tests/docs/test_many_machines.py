@@ -57,12 +57,11 @@ async def test_fleet(emulator: Emulator, database: str) -> None:
 
     names = run_many_machines()
     await names["distribute"](database, ["one", "two"])
-    async with emulator.session(project_id="docs") as session:
-        working = asyncio.ensure_future(names["work"](session, database))
-        async with Journal.open(database, read_only=True) as journal:
-            await until(both_completed)
-        working.cancel()
-        await asyncio.wait([working])
+    working = asyncio.ensure_future(names["work"](database))
+    async with Journal.open(database, read_only=True) as journal:
+        await until(both_completed)
+    working.cancel()
+    await asyncio.wait([working])
     assert emulator.agents_started == {"Document one": 1, "Document two": 1}
 
 

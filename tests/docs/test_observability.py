@@ -60,6 +60,6 @@ def test_tables_of_metrics() -> None:
 
 def test_events() -> None:
     """The table names every event."""
-    rows = table_below(ROOT / "docs" / "observability.md", "Observability")
+    rows = table_below(ROOT / "docs" / "observability.md", "Events")
     named = {name.strip("` ") for row in rows for name in row[0].split(",")}
     assert named == {kind.__name__ for kind in Event.__args__}

@@ -24,12 +24,32 @@ from agentjobs_async.testing import Emulator, JobScript
 from tests.docs.samples import run_page
 
 
-async def test_wait(emulator: Emulator, capsys: pytest.CaptureFixture[str]) -> None:
-    """The first sample shows each change and returns at the end."""
+async def test_pull_request(emulator: Emulator) -> None:
+    """The first sample returns the link of the job's pull request."""
+    async with emulator.session(project_id="docs") as session:
+        link = await run_page("waiting")["pull_request"](session, "Wait for me")
+    assert link.startswith("http")
+
+
+async def test_wait_and_show(emulator: Emulator, capsys: pytest.CaptureFixture[str]) -> None:
+    """The sample with `on_update` shows each change and returns at the end."""
     async with emulator.session(project_id="docs") as session:
         job = await session.create_job("Wait for me")
-        await run_page("waiting")["wait"](session, job)
+        assert (await run_page("waiting")["wait_and_show"](session, job)).succeeded
     assert capsys.readouterr().out.splitlines() == [f"{job.id} active", f"{job.id} completed"]
+
+
+@pytest.mark.looptime
+async def test_wait_an_hour(emulator: Emulator, capsys: pytest.CaptureFixture[str]) -> None:
+    """The sample returns a job that ends within an hour, and else says how to wait for it again."""
+    async with emulator.session(project_id="docs") as session:
+        wait_an_hour = run_page("waiting")["wait_an_hour"]
+        emulator.script(JobScript(duration=3000))
+        assert (await wait_an_hour(session, await session.create_job("Take your time"))).succeeded
+        emulator.script(JobScript(duration=4000))
+        job = await session.create_job("Take more time")
+        assert await wait_an_hour(session, job) is None
+    assert capsys.readouterr().out == f"the job continues; wait for it again with {job.ref.to_token()}\n"
 
 
 async def test_restart(emulator: Emulator) -> None:
