@@ -297,9 +297,9 @@ async def test_mistakes_of_the_bot(bot: Bot, said: Said, emulator: Emulator) -> 
         with pytest.raises(InvalidInputError, match="one of job, jobs, cancel, settle, not '/job'"):
             await chat.answer(place(), "/job", "Fix it")
         with pytest.raises(InvalidInputError, match="place must be a Place, not dict"):
-            await chat.answer({}, "job", "Fix it")  # type: ignore[arg-type]
+            await chat.answer({}, "job", "Fix it")  # type: ignore[arg-type]  # the wrong type is the test
         with pytest.raises(InvalidInputError, match="text must be a string, not NoneType"):
-            await chat.handle(place(), "job", None)  # type: ignore[arg-type]
+            await chat.handle(place(), "job", None)  # type: ignore[arg-type]  # as above
         with pytest.raises(InvalidInputError, match="entered once"):
             await chat.__aenter__()
         assert await chat.answer(place(), "jobs") == "None."
@@ -321,7 +321,7 @@ async def test_mistakes_of_the_bot(bot: Bot, said: Said, emulator: Emulator) -> 
         with pytest.raises(InvalidInputError, match=words):
             bot(**wrong)
     with pytest.raises(InvalidInputError, match="send must be an async function"):
-        ChatJobs(Said, journal="bot.db")  # type: ignore[arg-type]
+        ChatJobs(Said, journal="bot.db")  # type: ignore[arg-type]  # as above
 
 
 async def test_own_journal_and_session(

@@ -35,10 +35,11 @@ async def test_place(bot: Bot, emulator: Emulator, said: Said) -> None:
 )
 async def test_ended_jobs(bot: Bot, emulator: Emulator, said: Said, outcome: str, expected: str) -> None:
     """A job that has ended is told by its status and its pull request."""
-    emulator.script(JobScript(duration=0.2, outcome=outcome), prompt="Fix it")  # type: ignore[arg-type]
+    emulator.script(JobScript(duration=0.2, outcome=outcome), prompt="Fix it")  # type: ignore[arg-type]  # one of these
     async with bot() as chat:
         await chat.answer(PLACE, "job", "Fix it")
         await said.until(expected)
+    assert len(said.words) == 1
 
 
 @pytest.mark.parametrize(

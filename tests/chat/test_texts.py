@@ -65,7 +65,7 @@ async def test_every_text_can_be_overridden(bot: Bot, emulator: Emulator, said: 
             await say(place, command)
         for number, prompt in enumerate(["rejected", "gone", "unknown", "ended"]):
             await say(Place(50, 7, number), "job", prompt)
-            await until(lambda prompt=prompt: prompt in said.words)  # type: ignore[misc]
+            await until(lambda prompt=prompt: prompt in said.words)  # type: ignore[misc]  # of a lambda
         await say(PLACE, "job", "edited")
         await say(PLACE, "job", "\ud800")
         await say(PLACE, "jobs")
