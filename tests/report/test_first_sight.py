@@ -1,6 +1,7 @@
 """What a reader sees at first: how the journal stands, why items have no result, and the words of each row."""
 
 import csv
+from http import HTTPStatus
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -85,7 +86,7 @@ async def test_reasons_filter(browser: "Browser", written: Path) -> None:
         await button.click()
         await expect(button).to_have_attribute("aria-pressed", "true")
         assert await keys_shown(visited) == ["page-6"]
-        assert await visited.texts("#rows .detail") == ["Unprocessable Entity"]
+        assert await visited.texts("#rows .detail") == [HTTPStatus(422).phrase]
         await button.press("Enter")
         assert len(await keys_shown(visited)) == 9
         await page.locator("#reasons button", has_text="the agent failed").press("Space")
