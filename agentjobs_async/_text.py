@@ -90,5 +90,5 @@ def limit(seconds: float) -> str:
 
 
 def local_time(moment: datetime) -> str:
-    """Return a time with its date, to the second, in this machine's time zone: `Mon 03 Mar 14:05:09`."""
-    return f"{moment.astimezone():%a %d %b %H:%M:%S}"
+    """Return a time with its date, to the second, in this machine's time zone: `Mon 03 Mar 14:05:09 UTC`."""
+    return f"{moment.astimezone():%a %d %b %H:%M:%S %Z}"

@@ -162,7 +162,8 @@ class UserLimitError(AgentJobsError):
     _public_message = "You have as many jobs under way as you may. Try again when one has ended."
 
     def __init__(self, most_open: int, retry_after: float = 60.0) -> None:
-        super().__init__(f"the user has {most_open} jobs under way, and may have no more")
+        jobs = "1 job" if most_open == 1 else f"{most_open} jobs"
+        super().__init__(f"the user has {jobs} under way, and may have no more")
         self.most_open = most_open
         self.retry_after = retry_after
 
@@ -307,7 +308,7 @@ class AuthError(ResponseError):
 class NotFoundError(ResponseError):
     """404 or 410: the job or project does not exist, or no longer exists."""
 
-    advice = "check base_url, the paths, the project id and the job id (for a token, use JobRef.from_token)"
+    advice = "check base_url, the paths and the project id; of a job, also its id (for a token, use JobRef.from_token)"
     _public_message = "There is no such job or project."
 
 

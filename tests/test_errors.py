@@ -146,6 +146,12 @@ def test_public_message() -> None:
     ]
 
 
+def test_message_of_a_limit() -> None:
+    """The message of a user's limit names the number of jobs, in words that fit one of them as well."""
+    messages = [UserLimitError(number).message for number in (1, 20)]
+    assert messages == [f"the user has {jobs} under way, and may have no more" for jobs in ("1 job", "20 jobs")]
+
+
 def test_public_message_of_own_subclass() -> None:
     """A user's subclass tells what its base does, whatever arguments it has."""
 

@@ -86,7 +86,8 @@ def test_limit() -> None:
 
 
 def test_local_time() -> None:
-    """A time is told with its date in this machine's time zone, whichever zone it is given in."""
+    """A time is told with its date in this machine's time zone, which is named, whichever zone it is given in."""
     moment = datetime(2025, 3, 3, 14, 5, 9, 700_000).astimezone()
-    assert local_time(moment) == local_time(moment.astimezone(UTC)) == "Mon 03 Mar 14:05:09"
-    assert local_time(moment.astimezone(timezone(timedelta(hours=5)))) == "Mon 03 Mar 14:05:09"
+    words = f"Mon 03 Mar 14:05:09 {moment.tzname()}"
+    assert local_time(moment) == local_time(moment.astimezone(UTC)) == words
+    assert local_time(moment.astimezone(timezone(timedelta(hours=5)))) == words

@@ -12,8 +12,8 @@ from agentjobs_async.__main__ import main
 from agentjobs_async.batch import BatchItem, Journal
 from agentjobs_async.cli._output.screen import Screen
 
-LOCAL_TIME = "[A-Z][a-z]{2} [0-9]{2} [A-Z][a-z]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}"
-"""What matches a time as texts show it."""
+LOCAL_TIME = r"[A-Z][a-z]{2} [0-9]{2} [A-Z][a-z]{2} [0-9]{2}:[0-9]{2}:[0-9]{2} \S+"
+"""What matches a time as texts show it, with the name of its zone."""
 
 Captured = pytest.CaptureFixture[str]
 K = TypeVar("K")

@@ -12,8 +12,8 @@ from tests.docs.command import installed
 from tests.until import PATIENCE_SECONDS
 
 ROOT = Path(__file__).parents[2]
-TIME = re.compile(r"\b\w{3} \d\d \w{3} \d\d:\d\d:\d\d\b")
-"""A local time as texts show it."""
+TIME = re.compile(r"\b\w{3} \d\d \w{3} \d\d:\d\d:\d\d UTC\b")
+"""A local time as texts show it, in the zone in which the samples run."""
 PAGES = {page.stem: page for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))}
 
 
@@ -44,7 +44,8 @@ def lines_missing(shown: str, printed: str) -> list[str]:
 async def shell(lines: str, folder: Path) -> tuple[int, str]:
     """Run lines in a shell in `folder`, with `agentjobs` on its path; return its exit code and output."""
     with installed(folder / "bin") as script:
-        environment = {**os.environ, "PATH": f"{script.parent}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+        path = f"{script.parent}:{os.environ['PATH']}"
+        environment = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT), "TZ": "UTC"}
         process = await asyncio.create_subprocess_exec(
             *("bash", "-uc", lines), cwd=folder, env=environment, stdout=asyncio.subprocess.PIPE
         )
