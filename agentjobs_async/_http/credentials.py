@@ -13,6 +13,7 @@ from agentjobs_async._dialect.dialect import Dialect
 from agentjobs_async._dialect.header_fields import SecretText, check_names, checked_headers
 from agentjobs_async._http.api_key import ApiKey
 from agentjobs_async._http.masking import Masker
+from agentjobs_async._loop.tasks import is_cancelled
 from agentjobs_async._text import one_line
 from agentjobs_async.errors import AgentJobsError, InvalidInputError, NotSentError, SessionClosedError, describe
 from agentjobs_async.telemetry.no_hooks import Hooks
@@ -226,7 +227,7 @@ class Credentials:
         except (KeyboardInterrupt, SystemExit):
             raise
         except asyncio.CancelledError:
-            if (task := asyncio.current_task()) is not None and task.cancelling():
+            if is_cancelled():
                 raise
             return NotSentError("nothing was sent: the callable api_key was cancelled", "key")
         except BaseException as error:  # noqa: BLE001 - whatever the user's callable raises, there is no key

@@ -38,6 +38,12 @@ def _tell(
         on_left(task.result(), cut)
 
 
+def is_cancelled() -> bool:
+    """Return whether the running task is being cancelled; if it is not, a `CancelledError` is some function's own."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
 async def until_done(tasks: set[asyncio.Future[Any]], on_cancel: Callable[[], None] = lambda: None) -> None:
     """Wait until all tasks are done, however often this is cancelled; each time, `on_cancel` is called.
 

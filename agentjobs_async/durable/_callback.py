@@ -9,6 +9,7 @@ from typing import Final
 from attrs import frozen
 
 from agentjobs_async import AgentJob, InvalidInputError
+from agentjobs_async._loop.tasks import is_cancelled
 from agentjobs_async._text import error_text
 from agentjobs_async.durable.delivery import RetryLater, Undeliverable
 from agentjobs_async.durable.entry import DurableEntry
@@ -67,7 +68,7 @@ class Callback:
             why = error_text(error, _MOST_TEXT_BYTES)
             _logger.warning("%s of %r can't be delivered, and is not called again: %s", self._name, entry.key, why)
         except BaseException as error:
-            if isinstance(error, asyncio.CancelledError) and _is_cancelled():
+            if isinstance(error, asyncio.CancelledError) and is_cancelled():
                 raise  # any other cancellation is the function's own error
             if type(error) not in self._logged:
                 self._logged.add(type(error))
@@ -79,20 +80,15 @@ class Callback:
                     exc_info=error,
                 )
             return Called(is_done=False)
-        return Called(is_done=not _is_cancelled())
+        return Called(is_done=not is_cancelled())
 
 
 def _pause_of(later: RetryLater) -> float | None:
     """Return the seconds that an error names; `None` where one of a subclass names none that are valid."""
     try:
         return RetryLater(getattr(later, "seconds", None)).seconds  # type: ignore[arg-type]  # it checks them
-    except InvalidInputError:
+    except Exception:  # noqa: BLE001 - a property of a subclass may raise anything, and the end is told all the same
         return None
-
-
-def _is_cancelled() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
 
 
 def _accepts_two(function: Callable[..., object]) -> bool:

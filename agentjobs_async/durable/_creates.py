@@ -77,11 +77,13 @@ class Creates:
         return key in self._under_way or await has_owner(self._item_tasks.context.records.store, key)
 
     async def may_be_repeated(self, key: str) -> bool:
-        """Return whether a process may still take an unknown create to repeat it, or its row has moved on."""
+        """Return whether a process repeats an unknown create or may still take it to do so, or its row has moved on."""
         if await self._following.rows.is_given_up(key):
             return False
         row = (await self._item_tasks.context.records.store.rows_of([key]))[key]
-        return row.state is not State.UNKNOWN or row.number in await self.repeatable([row])
+        if row.state is not State.UNKNOWN or row.number in await self.repeatable([row]):
+            return True
+        return await self.is_repeated(key)  # after it: what another process has taken meanwhile was not repeatable
 
     def cease(self, key: str) -> None:
         """Repeat the create of a row no more; one that is under way continues until it is answered."""

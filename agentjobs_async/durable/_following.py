@@ -313,7 +313,7 @@ class Following:
         return called
 
     async def _record_told(self, followed: Followed, told: DurableEntry) -> None:
-        """Record that `on_end` has returned."""
+        """Record that `on_end` is done: it has returned, or the end is undeliverable."""
         # Once it was left, its try may have another end by now, of the same state.
         is_end_of_row = not followed.left
         try:

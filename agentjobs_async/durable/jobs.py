@@ -186,7 +186,7 @@ class DurableJobs:
         """Create a job and follow it, or return the job that this key has already, in this process or another one.
 
         Returns once the create was answered or refused; while the server can't be reached or asks to wait, that may
-        take long. Cancelling this call leaves at once: once planned, the job is created and followed all the same.
+        take long. A cancelled call returns at once: once planned, the job is created and followed all the same.
 
         Args:
             key: Your own name for the job, such as a message's id: 1 to 512 characters, no control characters. What a
@@ -223,11 +223,11 @@ class DurableJobs:
             raise InvalidInputError("project_id is missing: pass it to submit or to the session")
         if extra is not None:  # once planned, what can't be sent would be tried for ever
             self._session._checked_extra(extra)
-        owner = checked_user(user, most_open)
+        whose = checked_user(user, most_open)
         self._check_open()
         self._store.check_text("prompt", prompt)
         wait_for_create = checked_flag("wait_for_create", wait_for_create)
-        return await self._submissions.submit(item, owner, wait_for_create=wait_for_create)
+        return await self._submissions.submit(item, whose, wait_for_create=wait_for_create)
 
     async def get(self, key: str) -> DurableEntry | None:
         """Return the entry of a key; `None` if there is none.
@@ -277,7 +277,11 @@ class DurableJobs:
             JournalError: The journal can't be read.
         """
         async with self.updates(key, timeout=timeout) as changes:
-            return await end_or_doubt(changes, self._creates)
+            try:
+                return await end_or_doubt(changes, self._creates)
+            except (InvalidInputError, JournalError):
+                self._check_open()  # the journal may have been closed as well, while it was asked about a doubt
+                raise
 
     async def active(self, where: Where | None = None) -> list[DurableEntry]:
         """Return the entries of all jobs that are followed and have not ended, in the order of their submission.

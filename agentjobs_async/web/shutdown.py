@@ -46,9 +46,9 @@ async def drain_on_signal(
     Args:
         session: A session or tracker of the running loop.
         grace: As in `drain`.
-        signals: Which signals; `None` for SIGINT, SIGTERM, and SIGHUP unless the process ignores it. One that had no
-            handler of Python's ends the process as before, also as process 1 of a container, but only when all
-            sessions of the process that it drains are drained; with exit code 4 where a draining left jobs unrecorded.
+        signals: Which signals; `None` for SIGINT, SIGTERM, and SIGHUP unless the process ignores it. A signal that had
+            no handler of Python's ends the process as before, also as process 1 of a container, but only when all
+            sessions of the process that it drains are drained. If a draining left jobs unrecorded, the exit code is 4.
         pass_on: Whether each signal is passed on to the handler that was there before; where blocks of one process
             differ, it is not. One that was added by the loop's own `add_signal_handler` is called all the same.
 

@@ -65,7 +65,8 @@ async def test_web_backend(emulator: Emulator, jobs: DurableJobs) -> None:
         assert [document["key"] for document in (await call("GET", "/jobs"))[1]] == ["1"]
         assert (await call("GET", "/jobs/1", "ben"))[0] == 404
         assert (await call("POST", "/jobs", data="Another prompt"))[0] == 422
-        assert (await call("POST", "/jobs", data=" ", key="2"))[0] == 400
+        for unfit in (b" ", b"\xff"):
+            assert (await call("POST", "/jobs", data=unfit, key="2"))[0] == 400
         assert (await call("POST", "/jobs", data="x", key=""))[0] == 400
         await emulator.inject("500", prompt="Unlucky")
         await call("POST", "/jobs", data="Unlucky", key="3")
@@ -81,10 +82,11 @@ async def test_stream(jobs: DurableJobs) -> None:
             assert response.content_type == "text/event-stream"
             text = await response.text()
         async with client.ws_connect("/jobs/order-17/socket") as socket:
-            events = [message.json()["event"] async for message in socket]
+            events = [message.json() async for message in socket]
     assert text.endswith("\n\n")
     assert "event: job_end\n" in text.split("\n\n")[-2] + "\n"
-    assert events[-1] == "job_end"
+    assert events[-1]["event"] == "job_end"
+    assert {event["data"]["key"] for event in events} == {"order-17"}
 
 
 async def test_clients_that_leave(emulator: Emulator, jobs: DurableJobs, caplog: pytest.LogCaptureFixture) -> None:

@@ -105,6 +105,23 @@ async def test_told_later_by_a_subclass(seconds: Any) -> None:
     assert await Callback("on_end", refuse)(entry(), JOB) == Called(is_done=False, again_in=None)
 
 
+async def test_told_later_by_a_property_that_raises() -> None:
+    """An error that can't say when it wants to be told again is told again after the usual time, and is not lost."""
+
+    class Later(RetryLater):
+        def __init__(self, headers: dict[str, float]) -> None:
+            self._headers = headers
+
+        @property
+        def seconds(self) -> float:  # type: ignore[override]  # as a careless subclass does
+            return self._headers["Retry-After"]
+
+    def refuse(_entry: DurableEntry, _ended: AgentJob | Exception) -> None:
+        raise Later({})
+
+    assert await Callback("on_end", refuse)(entry(), JOB) == Called(is_done=False, again_in=None)
+
+
 async def test_both() -> None:
     """What says both that it can't be delivered and that it can be later is told again: nothing is lost by that."""
 

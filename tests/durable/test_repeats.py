@@ -2,17 +2,20 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
 
-from agentjobs_async import AgentJob, NotSentError
+from agentjobs_async import AgentJob, NotSentError, SessionClosedError
 from agentjobs_async.batch import Journal, JournalRow, State, _failures
+from agentjobs_async.batch._store.owning import has_owner
 from agentjobs_async.durable import DurableJobs, _creates, _waiting
 from agentjobs_async.durable._creates import Creates
 from tests.batch.stage import not_sent
 from tests.durable.listener import Listener
 from tests.keyed import Keyed, keyed
+from tests.until import until
 
 
 @pytest.fixture(autouse=True)
@@ -178,3 +181,48 @@ async def test_wait_for_what_nobody_takes(service: Keyed, journal: Journal, monk
                     pass
         async with DurableJobs(session, journal) as jobs:
             assert (await jobs.wait("k", timeout=30)).state is State.UNKNOWN
+
+
+async def test_wait_for_what_another_process_takes(
+    service: Keyed, laid_out: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A wait goes on where another process takes a create in doubt just after the wait has looked who has it."""
+    is_repeated, looks = Creates.is_repeated, list[str]()
+
+    async def looked(creates: Creates, key: str) -> bool:
+        looks.append(key)
+        return len(looks) > 1 and await is_repeated(creates, key)  # the first look comes before the row is taken
+
+    async def is_unknown_and_owned() -> bool:
+        return await has_owner(other.store, "k") and (await other.rows())[0].state is State.UNKNOWN
+
+    monkeypatch.setattr(Creates, "is_repeated", looked)
+    monkeypatch.setattr(_failures, "_FIRST_PAUSE_SECONDS", 60)
+    service.script["p"] = ["lost"]
+    async with Journal.open(laid_out) as one, Journal.open(laid_out) as other, service.session() as session:
+        async with DurableJobs(session, one) as sending, DurableJobs(session, other) as jobs:
+            await sending.submit("k", "p", wait_for_create=False)
+            await until(is_unknown_and_owned)
+            waiting = asyncio.create_task(jobs.wait("k", timeout=30))
+            await until(lambda: len(looks) > 2 or waiting.done())
+            await sending.abandon("k")
+            assert (await waiting).state is State.ABANDONED
+
+
+async def test_wait_as_all_is_closed(service: Keyed, location: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wait that looks who repeats a create in doubt, just as the jobs and their journal are closed, says that."""
+    is_repeated, opened = Creates.is_repeated, AsyncExitStack()
+
+    async def looked(creates: Creates, key: str) -> bool:
+        await opened.aclose()
+        return await is_repeated(creates, key)
+
+    monkeypatch.setattr(Creates, "is_repeated", looked)
+    monkeypatch.setattr(_failures, "_FIRST_PAUSE_SECONDS", 60)
+    service.script["p"] = ["lost"]
+    async with service.session() as session:
+        journal = await opened.enter_async_context(Journal.open(location))
+        jobs = await opened.enter_async_context(DurableJobs(session, journal))
+        await jobs.submit("k", "p", wait_for_create=False)
+        with pytest.raises(SessionClosedError):
+            await jobs.wait("k", timeout=30)

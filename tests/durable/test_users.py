@@ -13,6 +13,7 @@ from agentjobs_async import AgentJobsSession, InvalidInputError, UserLimitError
 from agentjobs_async.batch import BatchItem, Journal, State
 from agentjobs_async.batch._database.schema import APPLICATION
 from agentjobs_async.batch._store.durable_rows import DurableRows, Submitted, User
+from agentjobs_async.batch.items import checked_key
 from agentjobs_async.durable import DurableEntry, DurableJobs, user_key
 from agentjobs_async.testing import Emulator
 from tests.batch.silence import NEVER
@@ -30,7 +31,7 @@ def test_no_two_pairs_have_one_key(user: str, key: str, other_user: str, other_k
 def test_key_of_any_characters(user: str, key: str) -> None:
     """A key is one that a journal takes, whatever its parts are; the first slash ends the user."""
     whole = user_key(user, key)
-    assert whole.isprintable() or not any(0xD800 <= ord(each) < 0xE000 or ord(each) < 32 for each in whole)
+    assert checked_key(whole) == whole
     assert whole.split("/", 1)[0] == user_key(user, "-")[:-2]
 
 

@@ -21,9 +21,9 @@ APPLICATIONS: Final = {
     "fastapi_app": "fastapi_app:app",
     "starlette_app": "starlette_app:app",
     "litestar_app": "litestar_app:app",
-    "django_project": "django_project.asgi:application",
+    "django_project": "--ws none django_project.asgi:application",
 }
-"""What uvicorn serves, by recipe."""
+"""What uvicorn is called with, by recipe: options, and what it serves."""
 
 SETTINGS: Final = {"PORT": "0"}
 ENDLESS: Final = JobScript(duration=float("inf"))
@@ -155,7 +155,7 @@ async def program(
         need_recipes()
     command = [*before, *map(str, files_of(recipe)[:1]), *arguments]
     if recipe in APPLICATIONS:
-        command = ["-m", "uvicorn", "--port", "0", "--app-dir", str(RECIPES), APPLICATIONS[recipe]]
+        command = ["-m", "uvicorn", "--port", "0", "--app-dir", str(RECIPES), *APPLICATIONS[recipe].split()]
         imported = [*imported, "uvicorn"]
     with ExitStack() as stack:
         read_end, write_end = os.pipe()

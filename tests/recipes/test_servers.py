@@ -251,6 +251,7 @@ async def check_nasty_users(recipe: str, user: User, process: Process, emulator:
     for body in (BytesIO(bytes(TOO_LARGE)), pieces()):
         assert await refused_status(user, body) == 413
     assert await status_of_a_broken_body(process) == 400
+    assert await status_of_a_web_socket(process) in {403, 404}
     ben = user.named("ben")
     answers = [(await ben.post(f"Job {number}", str(number)))[0] for number in range(MOST_OPEN + 1)]
     assert [answer.status for answer in answers] == [202] * MOST_OPEN + [429]
@@ -275,6 +276,15 @@ async def status_of_a_broken_body(process: Process) -> int:
     head = ["POST /jobs HTTP/1.1", "X-User: anna", "Idempotency-Key: x", "Transfer-Encoding: chunked"]
     reader, writer = await connect(process, *head)
     writer.write(b"1\r\na\r\nZZ\r\n")
+    status = (await reader.readline()).split()[1]
+    writer.close()
+    return int(status)
+
+
+async def status_of_a_web_socket(process: Process) -> int:
+    """Return the status of the answer to a request for a web socket, which no recipe serves."""
+    head = ["GET / HTTP/1.1", "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13"]
+    reader, writer = await connect(process, *head, "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==")
     status = (await reader.readline()).split()[1]
     writer.close()
     return int(status)

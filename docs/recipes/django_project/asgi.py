@@ -2,15 +2,17 @@
 
 pip install 'agentjobs-async[batch]' django uvicorn
 export AGENTJOBS_BASE_URL=... AGENTJOBS_API_KEY=... AGENTJOBS_PROJECT_ID=...
-uvicorn --app-dir docs/recipes django_project.asgi:application
+uvicorn --ws none --app-dir docs/recipes django_project.asgi:application
 
 curl localhost:8000/jobs -H 'X-User: ann' -H 'Idempotency-Key: links-1' --data 'Fix the links'
 curl localhost:8000/jobs/links-1 -H 'X-User: ann'
 
 The jobs are kept in the file jobs.db, or in the journal that JOURNAL names.
 
-The server must support lifespans, as uvicorn and hypercorn do: `manage.py runserver` and daphne do not. With
-`--ws none`, uvicorn refuses web sockets, which Django does not serve.
+The server must support lifespans, as uvicorn and hypercorn do: `manage.py runserver` and daphne do not.
+
+Django serves no web sockets, and each request for one is logged with a traceback. With `--ws none`, uvicorn refuses it;
+hypercorn has no such option, so let your proxy refuse it there.
 """
 
 import os

@@ -28,7 +28,7 @@ class AnswerErrors(MiddlewareMixin):
 
 
 def signed_in(view: Callable) -> Callable:
-    """Give a view the user. PUT YOUR OWN AUTHENTICATION HERE: this trusts a header, which only your proxy may set."""
+    """Pass the user to a view. PUT YOUR OWN AUTHENTICATION HERE: this trusts a header that only your proxy may set."""
 
     @wraps(view)
     async def checked(request: HttpRequest, **arguments: str) -> HttpResponse:
