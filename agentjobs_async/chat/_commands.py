@@ -12,7 +12,17 @@ from agentjobs_async._text import one_line
 from agentjobs_async._validation import checked_bare_id
 from agentjobs_async.batch import Journal, JournalRow, State, Where
 from agentjobs_async.chat._ends import end_text
-from agentjobs_async.chat.place import Place, chat_prefix, context_of, job_key, place_of, untold
+from agentjobs_async.chat.place import (
+    Place,
+    again_by,
+    chat_prefix,
+    context_of,
+    is_again_by,
+    is_to_be_told,
+    job_key,
+    place_of,
+    untold,
+)
 from agentjobs_async.chat.texts import Texts
 from agentjobs_async.durable import DurableEntry, DurableJobs
 from agentjobs_async.errors import log_text
@@ -48,7 +58,7 @@ class Commands:
     most_open: int | None
 
     async def answer(self, place: Place, command: str, text: str) -> str:
-        """Do a command, and return the answer.
+        """Carry out a command, and return the answer.
 
         Raises:
             InvalidInputError: There is no such command.
@@ -87,8 +97,14 @@ class Commands:
             return self.texts.too_many(error.most_open)
         except InvalidInputError as error:
             return self.texts.edited(job) if error.reason == "key_taken" else self.texts.refused(error)
-        if entry.is_terminal or entry.state is State.UNKNOWN:  # the chat has delivered the command once more
+        return self._noted(job, entry)
+
+    def _noted(self, job: str, entry: DurableEntry) -> str:
+        """Return how a job stands that was asked for now, or before, where the chat delivers the command once more."""
+        if entry.is_terminal or entry.state is State.UNKNOWN:
             return end_text(self.texts, job, entry, entry.job)
+        if not is_to_be_told(entry.context):
+            return self.texts.no_longer_told(job)
         if entry.error is not None:
             return self.texts.planned_but_held(job)
         return self.texts.planned(job)
@@ -110,17 +126,25 @@ class Commands:
         entry = await self._own(place, job)
         if entry is None:
             return self.texts.not_known(job)
+        if entry.state is State.PLANNED and await self._is_taken_back(entry.key):
+            return self.texts.taken_back(job)
+        if entry.state is State.ACTIVE:
+            # It is followed to its end all the same: only then the user may have one more.
+            await self.jobs.set_context(entry.key, untold(entry.context))
+        # It may have moved on since it was read.
+        return self._standing(job, await self._own(place, job) or entry)
+
+    def _standing(self, job: str, entry: DurableEntry) -> str:
+        """Return how a job stands that can't be taken back."""
+        if entry.is_terminal and not is_to_be_told(entry.context):  # else nobody would learn how it ended
+            return end_text(self.texts, job, entry, entry.job)
         if entry.is_terminal:
             return self.texts.not_under_way(job)
         if entry.state is State.UNKNOWN:
             return self.texts.not_settled(job)
-        if entry.state is State.PLANNED:
-            return await self._take_back(entry.key, job)
-        if entry.state is State.SENDING:
-            return self.texts.being_sent(job)
-        # It is followed to its end all the same: only then the user may have one more.
-        await self.jobs.set_context(entry.key, untold(entry.context))
-        return self.texts.no_longer_told(job)
+        if entry.state is State.ACTIVE and not is_to_be_told(entry.context):
+            return self.texts.no_longer_told(job)
+        return self.texts.being_sent(job)
 
     async def _own(self, place: Place, job: str) -> DurableEntry | None:
         """Return the entry of a job that a user has asked for in a chat; `None` without one."""
@@ -131,23 +155,24 @@ class Commands:
         # A program that shares the journal may have made the same key of users and names of its own.
         return None if entry is None or place_of(entry.context) is None else entry
 
-    async def _take_back(self, key: str, job: str) -> str:
+    async def _is_taken_back(self, key: str) -> bool:
+        """Withdraw a planned job; return false where it is not planned any more."""
         try:
             await self.jobs.abandon(key)
-        except InvalidInputError:  # its create was begun since it was read
-            return self.texts.being_sent(job)
-        return self.texts.taken_back(job)
+        except InvalidInputError:
+            return False
+        return True
 
     async def _settle(self, place: Place, text: str) -> str:
         """Settle an unknown job as an operator has found out; nobody else learns anything of it."""
         if str(place.user) not in self.operators:
             return self.texts.operators_only()
         try:
-            return await self._settle_as_said(text)
+            return await self._settle_as_said(place, text)
         except AgentJobsError as error:
             return self.texts.settling_failed(error)
 
-    async def _settle_as_said(self, text: str) -> str:
+    async def _settle_as_said(self, place: Place, text: str) -> str:
         unknown = [row.key async for row in self.journal.unknown()]
         said = _SETTLEMENT.fullmatch(text)
         if said is None or (said["job_id"] is None and said["key"] not in unknown):
@@ -156,10 +181,25 @@ class Commands:
         if said["job_id"] is not None:
             await self.journal.resolve(key, job_id=await self._found(key, said["job_id"]))
         elif said["verb"] == "again":
-            await self.journal.resolve(key, send_again=True)
+            if not await self._is_sent_again(place, key):
+                return self.texts.how_to_settle(unknown[:_UNKNOWN_LISTED])
         else:
             await self.journal.abandon(key)
         return self.texts.settled(key)
+
+    async def _is_sent_again(self, place: Place, key: str) -> bool:
+        """Plan an unknown job once more; return false where this very message has asked for that before.
+
+        The chat may deliver the message again after the new create has become unknown, too: that needs a new message.
+        """
+        row = await self.journal.get(key)
+        context = {} if row is None else row.context or {}
+        if is_again_by(context, place):
+            return False
+        # First: after a crash in between, the job is still unknown, and the operator is told so.
+        await self.journal.set_context(key, again_by(context, place))
+        await self.journal.resolve(key, send_again=True)
+        return True
 
     async def _found(self, key: str, job_id: str) -> JobRef:
         """Return the job that an operator has found for an unknown one, in the project to which that was sent.

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Final
 
 from agentjobs_async._loop.cancel_scope import wait_until_left
+from agentjobs_async._loop.tasks import is_cancelled
 from agentjobs_async._text import error_text
 from agentjobs_async.chat.place import Place
 from agentjobs_async.durable import RetryLater
@@ -27,7 +28,7 @@ class Replies:
 
     def __init__(self, send: Callable[[Place, str], Awaitable[object]]) -> None:
         self._send = send
-        self._under_way: set[asyncio.Task[None]] = set()
+        self._under_way: dict[asyncio.Task[None], Place] = {}
         self._is_left = False
 
     def send(self, place: Place, text: str) -> None:
@@ -36,13 +37,13 @@ class Replies:
             _logger.warning("an answer to user %s in chat %s is lost: the bot is ending", place.user, place.chat)
             return
         task = asyncio.get_running_loop().create_task(self._send_until_done(place, text))
-        self._under_way.add(task)
-        task.add_done_callback(self._under_way.discard)
+        self._under_way[task] = place
+        task.add_done_callback(self._under_way.pop)
 
     async def leave(
         self, kind: type[BaseException] | None, _error: BaseException | None, _traceback: TracebackType | None
     ) -> None:
-        """Wait up to 5 s for the answers under way, after a cancellation not at all, and cancel what is left of them.
+        """Wait up to 5 s for the answers under way, after a cancellation not at all; then cancel and log the others.
 
         One whose function swallows its cancellation is left behind.
         """
@@ -52,9 +53,11 @@ class Replies:
                 await self._until_sent()
         finally:
             self._is_left = True
-            left = set(self._under_way)
-            for task in left:
+            left = dict(self._under_way)
+            for task, place in left.items():
                 task.cancel()
+                words = "an answer to user %s in chat %s may be lost: the bot is ending"
+                _logger.warning(words, place.user, place.chat)
             await wait_until_left(lambda: not all(task.done() for task in left))
 
     async def _until_sent(self) -> None:
@@ -72,15 +75,10 @@ class Replies:
             except RetryLater as later:
                 await asyncio.sleep(later.seconds)
             except (Exception, asyncio.CancelledError) as error:
-                if isinstance(error, asyncio.CancelledError) and _is_cancelled():
+                if isinstance(error, asyncio.CancelledError) and is_cancelled():
                     raise  # any other cancellation is the function's own error
                 why = error_text(error, _ERROR_BYTES)
                 _logger.warning("an answer to user %s in chat %s is lost: %s", place.user, place.chat, why)
                 return
             else:
                 return
-
-
-def _is_cancelled() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0

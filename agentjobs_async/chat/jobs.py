@@ -3,6 +3,7 @@
 import os
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import AsyncExitStack
+from inspect import isawaitable
 from types import TracebackType
 from typing import Final, Self
 
@@ -20,8 +21,8 @@ from agentjobs_async.durable import DurableEntry, DurableJobs, Undeliverable
 
 __all__ = ["ChatJobs", "Send"]
 
-Send = Callable[[Place, str], Awaitable[object]]
-"""What `send` of `ChatJobs` is: the bot's async function of a place and a text."""
+Send = Callable[[Place, str], Awaitable[object] | object]
+"""What `send` of `ChatJobs` is: the bot's function of a place and a text, async or plain."""
 
 _LONGEST_TEXT: Final = 1900  # characters; Discord takes 2,000, of which a mention needs some
 
@@ -46,10 +47,10 @@ class ChatJobs:
     no address. Operators read errors in full in the answers to `/settle`.
 
     Args:
-        send: The bot's async function `send(place, text)`, which sends a text to a place. It tells ends and held jobs,
-            and for `handle` the answers. `Undeliverable`, raised by it, is final, such as for a user who has blocked
-            the bot; `RetryLater(seconds)` is the chat's own 429. After any other error an end is told again: after 1 s,
-            doubling to 300 s, and after a restart. The same text may be sent twice.
+        send: The bot's function `send(place, text)`, async or plain, which sends a text to a place. It tells ends and
+            held jobs, and for `handle` the answers. `Undeliverable`, raised by it, is final, such as for a user who has
+            blocked the bot; `RetryLater(seconds)` is the chat's own 429. After any other error an end is told again:
+            after 1 s, doubling to 300 s, and after a restart. The same text may be sent twice.
         journal: The path of a file, the URL of a database, or a `Journal` that is open. It is best the bot's own.
         operators: The ids of the users who may settle jobs, as strings or whole numbers.
         session: An open session with a `project_id`; it is not closed. `None` opens one from the environment, and
@@ -75,7 +76,7 @@ class ChatJobs:
         limits: Limits | Kept = "kept",
     ) -> None:
         if isinstance(send, type) or not callable(send):
-            raise InvalidInputError(f"send must be an async function of a place and a text, not {send!r:.100}")
+            raise InvalidInputError(f"send must be a function of a place and a text, not {send!r:.100}")
         self._bots_send = send
         self._replies = Replies(self._send)
         self._journal = journal if isinstance(journal, Journal) else Journal.open(journal)
@@ -132,11 +133,11 @@ class ChatJobs:
         return self._opened().jobs
 
     async def answer(self, place: Place, command: str, text: str = "") -> str:
-        """Do a command, and return what to answer: for chats where the answer acknowledges the command.
+        """Carry out a command, and return what to answer: for chats where the answer acknowledges the command.
 
         Once it has returned, a `/job` is in the journal: whatever ends the process then, its job is started once, and
-        its end told. Where it was delivered before, nothing is started, and the answer is the same. An error of this
-        package becomes an answer.
+        its end told. Where it was delivered before, nothing is started, and the answer says how the job stands. An
+        error of this package becomes an answer, such as where the journal can't be written.
 
         Args:
             place: Where it was written.
@@ -153,7 +154,7 @@ class ChatJobs:
         return _cut(await self._opened().answer(place, command, text))
 
     async def handle(self, place: Place, command: str, text: str = "") -> None:
-        """Do a command, and begin to send the answer: for chats where the answer is a message like any other.
+        """Carry out a command, and begin to send the answer: for chats where the answer is a message like any other.
 
         It returns once the command is done, such as a `/job` in the journal; then the command may be acknowledged. The
         answer is not waited for, so that a chat that is slow or asks to wait holds up no other. An answer that can't be
@@ -170,7 +171,9 @@ class ChatJobs:
         return self._commands
 
     async def _send(self, place: Place, text: str) -> None:
-        await self._bots_send(place, _cut(text))
+        sent = self._bots_send(place, _cut(text))
+        if isawaitable(sent):  # a plain function has sent it by now: an error here would send it again and again
+            await sent
 
     async def _on_change(self, entry: DurableEntry, found: AgentJob | Exception) -> None:
         """Say once that a job can't be sent at present."""

@@ -10,10 +10,22 @@ from agentjobs_async import InvalidInputError
 from agentjobs_async._validation import checked_name
 from agentjobs_async.durable import user_key
 
-__all__ = ["Place", "chat_prefix", "checked_id", "context_of", "is_to_be_told", "job_key", "place_of", "untold"]
+__all__ = [
+    "Place",
+    "again_by",
+    "chat_prefix",
+    "checked_id",
+    "context_of",
+    "is_again_by",
+    "is_to_be_told",
+    "job_key",
+    "place_of",
+    "untold",
+]
 
 _IN_CONTEXT: Final = "place"
 _IS_TOLD: Final = "is_told"
+_SENT_AGAIN_BY: Final = "sent_again_by"
 _MOST_BITS: Final = 64  # of a number: what chats have; Python refuses to write out thousands of digits
 
 
@@ -85,6 +97,25 @@ def untold(context: Mapping[str, Any]) -> dict[str, Any]:
 def is_to_be_told(context: Mapping[str, Any]) -> bool:
     """Return whether the end of a job with this context is to be told."""
     return context.get(_IS_TOLD) is not False
+
+
+def again_by(context: Mapping[str, Any], place: Place) -> dict[str, Any]:
+    """Return the context of an unknown job that an operator has sent again by a message."""
+    return {**context, _SENT_AGAIN_BY: [*_messages(context), _message_of(place)]}
+
+
+def is_again_by(context: Mapping[str, Any], place: Place) -> bool:
+    """Return whether the job with this context was sent again by this very message."""
+    return _message_of(place) in _messages(context)
+
+
+def _messages(context: Mapping[str, Any]) -> list[Any]:
+    found = context.get(_SENT_AGAIN_BY)
+    return found if isinstance(found, list) else []
+
+
+def _message_of(place: Place) -> str:
+    return f"{_escaped(place.chat)}/{place.message}"
 
 
 def place_of(context: Mapping[str, Any] | None) -> Place | None:

@@ -36,18 +36,22 @@ class Texts:
 
     def too_many(self, most_open: int) -> str:
         """Return the answer to a `/job` of a user who has as many jobs under way as one may have."""
-        return f"You have {most_open} jobs under way, as many as you may. Ask again when one has ended: /jobs"
+        jobs = "1 job" if most_open == 1 else f"{most_open} jobs"
+        return f"You have {jobs} under way, as many as you may. Ask again when one has ended: /jobs"
 
     def refused(self, error: AgentJobsError) -> str:
-        """Return the answer to a `/job` whose text can't be sent; `error` says why."""
-        return f"{error}\nLook at /jobs before you ask again."
+        """Return the answer to a `/job` whose text can't be sent; `error` says why, in words fit for a chat."""
+        return f"{error}\nNothing was started."
 
     def failed(self, error: AgentJobsError) -> str:
         """Return the answer to a command that failed; only `error.public_message` is fit for a chat."""
         return f"{error.public_message}\nLook at /jobs before you ask again."
 
     def held(self, job: str, reason: AgentJobsError) -> str:
-        """Return what is told once, when a job can't be sent; only `reason.public_message` is fit for a chat."""
+        """Return what is told, once after each start, when a job can't be sent.
+
+        Only `reason.public_message` is fit for a chat.
+        """
         return f"{job} waits to be sent: {reason.public_message}"
 
     def ended(self, job: str, end: AgentJob) -> str:
@@ -79,11 +83,11 @@ class Texts:
 
     def listed(self, job: str, state: State, pr_link: str | None, prompt: str) -> str:
         """Return the line of a job in the answer to `/jobs`; of `prompt` it has the beginning, in one line."""
-        return f"{job} {state} {pr_link} {prompt!r}" if pr_link else f"{job} {state} {prompt!r}"
+        return f"{job} {state} {pr_link} '{prompt}'" if pr_link else f"{job} {state} '{prompt}'"
 
     def none_listed(self) -> str:
         """Return the answer to `/jobs` of a user who has asked for none in this chat."""
-        return "None."
+        return "You have asked for no jobs in this chat."
 
     def not_known(self, job: str) -> str:
         """Return the answer to a `/cancel` of no job of this user in this chat; `job` is what was written."""
@@ -111,12 +115,12 @@ class Texts:
         return f"{job} is at work: its agent goes on, but its end will not be told."
 
     def operators_only(self) -> str:
-        """Return the answer to a `/settle` of who is no operator."""
+        """Return the answer to a `/settle` by somebody who is no operator."""
         return "Only operators may do this."
 
     def how_to_settle(self, unknown: Sequence[str]) -> str:
         """Return the answer to a `/settle` that can't be understood; `unknown` has up to ten keys of unknown jobs."""
-        return f"{_SETTLE}? Unknown: {', '.join(unknown) or 'none'}"
+        return f"Write {_SETTLE}. Unknown: {', '.join(unknown) or 'none'}"
 
     def settled(self, key: str) -> str:
         """Return the answer to a `/settle` that was done."""

@@ -6,6 +6,9 @@ TELEGRAM_TOKEN=123:abc OPERATORS="42" python docs/recipes/aiogram_bot.py
 
 Telegram's @BotFather gives you the token. OPERATORS has the ids of the users who may /settle jobs, separated by spaces.
 Then write to the bot: /job Fix the links on the start page
+
+Anybody can write to a bot of Telegram in private, and start agents. Have it listen to your own chats alone, by a second
+filter of `on_command`, after `Command`: F.chat.id.in_({42}) with `from aiogram import F`.
 """
 
 import asyncio
@@ -30,7 +33,10 @@ dispatcher = Dispatcher()
 
 
 async def send(place: Place, text: str) -> None:
-    """Send a text to the chat that a place names. The two errors say what to do when Telegram refuses it."""
+    """Send a text to the chat that a place names.
+
+    `RetryLater` has it sent again after that time. `Undeliverable` says that it can never be sent.
+    """
     try:
         await reply(place, text)
     except TelegramRetryAfter as error:
@@ -62,9 +68,10 @@ async def on_command(message: Message) -> None:
 
 async def main() -> None:
     async with bot, session, drain_on_signal(session), jobs:
+        # At SIGTERM or SIGINT, aiogram stops polling, and drain_on_signal waits for the creates that are under way.
+        #
         # Without tasks, a message is confirmed to Telegram only after its handler has returned. Its job is then in the
         # journal, so a crash before that loses nothing: Telegram delivers the message again.
-        # aiogram itself stops polling at SIGTERM and SIGINT.
         await dispatcher.start_polling(bot, handle_as_tasks=False, close_bot_session=False)
 
 

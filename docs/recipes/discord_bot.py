@@ -4,8 +4,9 @@ pip install "agentjobs-async[batch]" discord.py
 export AGENTJOBS_BASE_URL=... AGENTJOBS_API_KEY=... AGENTJOBS_PROJECT_ID=...
 DISCORD_TOKEN=abc OPERATORS="42" python docs/recipes/discord_bot.py
 
-OPERATORS has the ids of the users who may /settle jobs, separated by spaces. Then enter /job in a channel in which the
-bot may send messages.
+In Discord's Developer Portal, create an app with a bot, which has the token; install it on your server with the scopes
+`bot` and `applications.commands`; and turn off "Public Bot", so that nobody else can install it. OPERATORS has the ids
+of the users who may /settle jobs, separated by spaces. Then enter /job in a channel in which the bot may send messages.
 """
 
 import asyncio
@@ -26,12 +27,16 @@ tree = app_commands.CommandTree(bot)
 
 
 async def send(place: Place, text: str) -> None:
-    """Send a text to a channel, and mention in it the user who asked, and nobody else."""
+    """Send a text to a channel, and mention in it the user who asked, and nobody else.
+
+    `Undeliverable` says that it can never be sent. After any other error, the end of a job is told again later.
+    """
     user = discord.Object(place.user)
     channel = bot.get_partial_messageable(place.chat)
     mentions = discord.AllowedMentions(everyone=False, roles=False, users=[user])
     try:
-        await channel.send(f"<@{user.id}> {text}", allowed_mentions=mentions)  # repeats after a 429
+        # After a 429, discord.py itself waits, and sends it again.
+        await channel.send(f"<@{user.id}> {text}", allowed_mentions=mentions)
     except discord.HTTPException as error:
         if error.status in FINAL:
             raise Undeliverable(str(error)) from None
@@ -88,9 +93,10 @@ async def on_settle(interaction: discord.Interaction, text: str) -> None:
 
 
 async def main() -> None:
+    # SIGTERM or SIGINT sets `stopped`; drain_on_signal then waits for the creates that are under way.
     async with session, drain_on_signal(session, pass_on=False) as stopped, asyncio.TaskGroup() as tasks, bot:
-        await bot.login(os.environ["DISCORD_TOKEN"])
-        await tree.sync()
+        await bot.login(os.environ["DISCORD_TOKEN"])  # first: `jobs` tells at once what was not told before
+        await tree.sync()  # the commands, to Discord
         async with jobs:
             tasks.create_task(bot.connect())  # until the block of the bot is left, which closes it
             await stopped.wait()

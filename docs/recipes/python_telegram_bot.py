@@ -6,6 +6,9 @@ TELEGRAM_TOKEN=123:abc OPERATORS="42" python docs/recipes/python_telegram_bot.py
 
 Telegram's @BotFather gives you the token. OPERATORS has the ids of the users who may /settle jobs, separated by spaces.
 Then write to the bot: /job Fix the links on the start page
+
+Anybody can write to a bot of Telegram in private, and start agents. Have it listen to your own chats alone, by a second
+filter of `CommandHandler`: filters.UpdateType.MESSAGE & filters.Chat({42})
 """
 
 import asyncio
@@ -28,7 +31,10 @@ log = logging.getLogger("bot")
 
 
 async def send(place: Place, text: str) -> None:
-    """Send a text to the chat that a place names. The two errors say what to do when Telegram refuses it."""
+    """Send a text to the chat that a place names.
+
+    `RetryLater` has it sent again after that time. `Undeliverable` says that it can never be sent.
+    """
     try:
         await reply(place, text)
     except RetryAfter as error:
@@ -65,13 +71,15 @@ async def poll(stopped: asyncio.Event) -> None:
     afterwards: its job is then in the journal, and a crash before that loses nothing.
     """
     offset = 0
-    while not stopped.is_set():
+    while True:
         try:
             updates = await application.bot.get_updates(offset, timeout=5, allowed_updates=["message"])
         except (NetworkError, RetryAfter) as error:
             log.warning("no updates: %s", error)
+            updates = ()
             await asyncio.sleep(3)
-            continue
+        if stopped.is_set():
+            return  # these updates are not confirmed: the next start of the bot gets them
         for update in updates:
             await application.process_update(update)
             offset = update.update_id + 1
@@ -83,6 +91,7 @@ application.add_handler(commands)
 
 
 async def main() -> None:
+    # SIGTERM or SIGINT sets `stopped`; drain_on_signal then waits for the creates that are under way.
     async with application, session, drain_on_signal(session, pass_on=False) as stopped, jobs:
         await poll(stopped)
 

@@ -5,7 +5,9 @@ export AGENTJOBS_BASE_URL=... AGENTJOBS_API_KEY=... AGENTJOBS_PROJECT_ID=...
 SLACK_TOKEN=xoxb-… SLACK_SECRET=… PORT=3000 OPERATORS="U42" python docs/recipes/slack_bot.py
 
 In the settings of your app, subscribe to the event app_mention, add the slash commands /jobs, /cancel and /settle, and
-give https://your-host/slack/events as the URL of each. OPERATORS has the ids of the users who may /settle jobs.
+give https://your-host/slack/events as the URL of each: your proxy passes it on to PORT. Add the scope chat:write. Then
+install the app, and invite it to a channel. SLACK_TOKEN is its bot token, SLACK_SECRET its signing secret. OPERATORS
+has the ids of the users who may /settle jobs, separated by spaces.
 """
 
 import asyncio
@@ -33,7 +35,10 @@ app = AsyncApp(client=client, signing_secret=os.environ["SLACK_SECRET"], process
 
 
 async def send(place: Place, text: str) -> None:
-    """Send a text to the thread that a place names. The two errors say what to do when Slack refuses it."""
+    """Send a text to the thread that a place names.
+
+    `RetryLater` has it sent again after that time. `Undeliverable` says that it can never be sent.
+    """
     plain = escape(text, quote=False)  # so that no text can mention anybody
     try:
         await client.chat_postMessage(channel=place.chat, thread_ts=place.thread, text=plain)
@@ -55,19 +60,21 @@ jobs = ChatJobs(send, session=session, journal=os.environ.get("JOURNAL", "bot.db
 async def on_mention(event: dict[str, Any], context: AsyncBoltContext) -> None:
     thread = event.get("thread_ts", event["ts"])  # outside of a thread, the mention begins one
     user = event.get("user", "app")  # an event by another app may name no user
-    place = Place(event["channel"], user, event["ts"], thread)
+    place = Place(chat=event["channel"], user=user, message=event["ts"], thread=thread)
     prompt = re.sub(rf"<@{context.bot_user_id}>\s?", "", event["text"], count=1)
     await jobs.handle(place, "job", slack_text(prompt))
 
 
 @app.command(re.compile("/(jobs|cancel|settle)"))
 async def on_command(ack: AsyncAck, command: dict[str, Any]) -> None:
-    place = Place(command["channel_id"], command["user_id"], command["trigger_id"])
+    # A slash command is no message: its trigger_id identifies it.
+    place = Place(chat=command["channel_id"], user=command["user_id"], message=command["trigger_id"])
     answer = await jobs.answer(place, command["command"].removeprefix("/"), command["text"])
     await ack(escape(answer, quote=False))
 
 
 async def main() -> None:
+    # SIGTERM or SIGINT sets `stopped`; drain_on_signal then waits for the creates that are under way.
     async with session, drain_on_signal(session, pass_on=False) as stopped, jobs:
         # If Slack gives up on a request, its handler is cancelled: Slack sends the request again.
         runner = web.AppRunner(app.web_app(), handler_cancellation=True, shutdown_timeout=5)

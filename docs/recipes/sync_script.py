@@ -45,7 +45,7 @@ async def run(prompts: list[str]) -> bool:
                 show(result)
         rows = [await journal.get(item.key) for item in items]  # also of those that ended in an earlier run
     completed = [row for row in rows if row is not None and row.state == "completed"]
-    print(f"{len(completed)} of {len(items)} are completed; for the others, type: agentjobs status {JOURNAL}")
+    print(f"{len(completed)} of {len(items)} are completed; for the others, type: agentjobs status {journal.address}")
     return len(completed) == len(items)
 
 

@@ -30,5 +30,5 @@ def said() -> Said:
 @pytest.fixture
 def bot(session: AgentJobsSession, said: Said, location: str) -> Callable[..., ChatJobs]:
     """What makes the jobs of a bot, each time on the same journal: in a file, and on PostgreSQL."""
-    settings = {"journal": location, "session": session, "operators": {OPERATOR}}
-    return lambda **others: ChatJobs(said.send, **{**settings, **others})
+    settings = {"send": said.send, "journal": location, "session": session, "operators": {OPERATOR}}
+    return lambda **others: ChatJobs(**{**settings, **others})

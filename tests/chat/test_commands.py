@@ -9,7 +9,7 @@ import pytest
 
 from agentjobs_async import AgentJobsSession, InvalidInputError
 from agentjobs_async.batch import Journal, State
-from agentjobs_async.chat import ChatJobs, Place
+from agentjobs_async.chat import ChatJobs, Place, Texts
 from agentjobs_async.durable import DurableJobs
 from agentjobs_async.testing import Emulator, JobScript
 from tests.chat.conftest import OPERATOR
@@ -91,7 +91,7 @@ async def test_list(bot: Bot, emulator: Emulator) -> None:
     """A user's last ten jobs of this chat are listed, and nothing of other chats and users."""
     emulator.script(JobScript(duration=0.2), prompt="Fix <it>\nnow")
     async with bot() as chat:
-        assert await chat.answer(place(), "jobs") == "None."
+        assert await chat.answer(place(), "jobs") == Texts().none_listed()
         await chat.answer(place(99, chat=CHAT * 10), "job", "Private")
         await chat.answer(place(98, user=BEN), "job", "Of another")
         for number in range(12):
@@ -102,7 +102,7 @@ async def test_list(bot: Bot, emulator: Emulator) -> None:
         lines = (await chat.answer(place(), "jobs")).splitlines()
     assert [line.split()[0] for line in lines] == [str(number) for number in range(3, 13)]
     assert lines[-1].startswith("12 completed https://")
-    assert lines[-1].endswith(r"'Fix <it>\\nnow'")
+    assert lines[-1].endswith(r"'Fix <it>\nnow'")
     assert lines[-2].startswith("11 active 'Page 11 long")
     assert all(len(line) <= 200 for line in lines)
 
@@ -124,6 +124,45 @@ async def test_cancel_planned(bot: Bot, emulator: Emulator, said: Said) -> None:
         assert await chat.answer(place(), "cancel", "103") == "103 is not under way. Look at /jobs."
         assert (await chat.answer(place(), "jobs")).splitlines()[0] == "103 abandoned 'Wait'"
     assert emulator.agents_started == {}
+
+
+async def test_cancels_at_once(bot: Bot, emulator: Emulator, said: Said) -> None:
+    """Of two commands that take back a job at once, one does, and the other is not told that the job is being sent."""
+    await emulator.inject("429 retry-after=900 on=create", prompt="Wait")
+    async with bot() as chat:
+        await chat.answer(place(), "job", "Wait")
+        await said.until("103 waits to be sent: ")
+        answers = await asyncio.gather(*(chat.answer(place(), "cancel", "103") for _ in range(3)))
+    assert sorted(answers) == ["103 is not under way. Look at /jobs."] * 2 + ["103 is taken back."]
+
+
+async def test_cancel_of_a_job_that_ends(
+    bot: Bot, emulator: Emulator, said: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job that ends while its user cancels it is not said to be at work: the answer says how it has ended."""
+    set_context = DurableJobs.set_context
+
+    async def set_late(jobs: DurableJobs, key: str, context: dict[str, object] | None) -> None:
+        await emulator.inject("document status=completed forever on=get")
+        await said.until("103 completed: ")  # too late for that end
+        await set_context(jobs, key, context)
+
+    monkeypatch.setattr(DurableJobs, "set_context", set_late)
+    async with bot() as chat:
+        await chat.answer(place(), "job", "Fix it")
+        await until(lambda: _state(chat, "7/50/103", State.ACTIVE))
+        answers = [await chat.answer(place(), "cancel", "103") for _ in range(2)]
+    assert answers == said.words * 2
+
+
+async def test_redelivery_after_a_cancel(bot: Bot) -> None:
+    """A command that is delivered again after its job was cancelled promises no end, since none will be told."""
+    async with bot() as chat:
+        await chat.answer(place(), "job", "Fix it")
+        await until(lambda: _state(chat, "7/50/103", State.ACTIVE))
+        cancelled = await chat.answer(place(), "cancel", "103")
+        assert await chat.answer(place(), "job", "Fix it") == cancelled
+    assert cancelled.endswith("its end will not be told.")
 
 
 async def test_cancel_active(bot: Bot, emulator: Emulator, said: Said) -> None:
@@ -168,7 +207,7 @@ async def test_cancelled_jobs_under_way(bot: Bot, emulator: Emulator, said: Said
         await until(lambda: _state(chat, "7/50/103", State.COMPLETED))
         late = await chat.answer(place(104), "job", "Fix that")
         await said.until("104 completed: ")
-    assert (early[:18], late[:12]) == ("You have 1 jobs un", "104 is noted")
+    assert (early[:27], late[:12]) == ("You have 1 job under way, a", "104 is noted")
     assert [text.split()[0] for text in said.words] == ["104"]
 
 
@@ -259,6 +298,25 @@ async def test_settle(bot: Bot, session: AgentJobsSession, emulator: Emulator, s
     assert emulator.agents_started == {"By hand": 1, "again": 1}
 
 
+async def test_settlement_that_is_delivered_again(bot: Bot, emulator: Emulator) -> None:
+    """A message that sends a job again does so once, however often it is delivered; a new one does so once more."""
+    await emulator.inject("500 agent=yes on=create x2", prompt="Lost")
+    operator, other = place(1, user=OPERATOR, chat="x"), place(2, user=OPERATOR, chat="x")
+    async with bot() as chat:
+        await chat.answer(place(), "job", "Lost")
+        await until(lambda: _state(chat, "7/50/103", State.UNKNOWN))
+        assert (await chat.answer(operator, "settle", "7/50/103 again")).startswith("7/50/103 is settled")
+        await until(lambda: emulator.agents_started["Lost"] == 2)
+        await until(lambda: _state(chat, "7/50/103", State.UNKNOWN))
+    async with bot() as chat:
+        assert (await chat.answer(operator, "settle", "7/50/103 again")).endswith("Unknown: 7/50/103")
+        assert await _state(chat, "7/50/103", State.UNKNOWN)
+        assert (await chat.answer(other, "settle", "7/50/103 again")).startswith("7/50/103 is settled")
+        await until(lambda: _state(chat, "7/50/103", State.ACTIVE))
+        assert (await chat.answer(operator, "settle", "7/50/103 again")).endswith("Unknown: none")
+    assert emulator.agents_started == {"Lost": 3}
+
+
 async def test_settle_without_sense(bot: Bot, emulator: Emulator, said: Said) -> None:
     """An operator who writes what can't be done is told what can; a wrong id is refused with all that is known."""
     await emulator.inject("500 agent=no on=create", prompt="Lost")
@@ -270,7 +328,7 @@ async def test_settle_without_sense(bot: Bot, emulator: Emulator, said: Said) ->
         await chat.answer(place(2), "job", "At work")
         await until(lambda: _state(chat, "7/50/2", State.ACTIVE))
         for text in ("x", "7/50/1 agian", "7/50/1 job a b", "no_such again", "7/50/2 abandon", "7/50/2 again"):
-            assert (await chat.answer(operator, "settle", text)).endswith("/settle KEY abandon? Unknown: 7/50/1")
+            assert (await chat.answer(operator, "settle", text)).endswith("/settle KEY abandon. Unknown: 7/50/1")
         assert "HTTP 404" in await chat.answer(operator, "settle", "7/50/1 job no_such")
         assert "JobRef.from_token" in await chat.answer(operator, "settle", "7/50/1 job docs~.x")
         assert "there is no job" in await chat.answer(operator, "settle", "no_such job x")
@@ -302,7 +360,7 @@ async def test_mistakes_of_the_bot(bot: Bot, said: Said, emulator: Emulator) -> 
             await chat.handle(place(), "job", None)  # type: ignore[arg-type]  # as above
         with pytest.raises(InvalidInputError, match="entered once"):
             await chat.__aenter__()
-        assert await chat.answer(place(), "jobs") == "None."
+        assert await chat.answer(place(), "jobs") == Texts().none_listed()
     async with emulator.session(project_id=None) as projectless:
         with pytest.raises(InvalidInputError, match="no project_id"):
             await bot(session=projectless).__aenter__()
@@ -320,7 +378,7 @@ async def test_mistakes_of_the_bot(bot: Bot, said: Said, emulator: Emulator) -> 
     ):
         with pytest.raises(InvalidInputError, match=words):
             bot(**wrong)
-    with pytest.raises(InvalidInputError, match="send must be an async function"):
+    with pytest.raises(InvalidInputError, match="send must be a function of a place and a text"):
         ChatJobs(Said, journal="bot.db")  # type: ignore[arg-type]  # as above
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from agentjobs_async.chat import ChatJobs, Place
+from agentjobs_async.chat import ChatJobs, Place, Texts
 from agentjobs_async.durable import RetryLater, Undeliverable
 from agentjobs_async.testing import Emulator
 from tests.chat.said import Said
@@ -16,6 +16,7 @@ from tests.until import until
 Bot = Callable[..., ChatJobs]
 
 PLACE, OTHER = Place(50, 7, 1), Place(51, 17, 2)
+NONE_LISTED = Texts().none_listed()
 
 
 @pytest.fixture
@@ -51,6 +52,19 @@ async def test_lost_replies(
     assert f"an answer to user 7 in chat 50 is lost: {failure}" in caplog.text
 
 
+async def test_plain_send(bot: Bot, emulator: Emulator, said: Said) -> None:
+    """A function that is not async sends each text once: what it returns is no reason to send the text again."""
+    texts: list[str] = []
+    async with bot(send=lambda _, text: texts.append(text)) as chat:
+        await chat.handle(PLACE, "job", "long")
+        await complete(emulator)
+        await until(lambda: len(texts) == 2)
+    async with bot() as chat:  # which tells what was not told
+        await chat.handle(OTHER, "jobs")
+        await said.until(NONE_LISTED)
+    assert [texts[0][:10], texts[1][:12], said.words] == ["1 is noted", "1 completed:", [NONE_LISTED]]
+
+
 async def test_slow_replies(bot: Bot, said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
     """A chat that takes no answer, or asks to wait, holds up no other."""
     monkeypatch.setattr("agentjobs_async.durable.delivery._SHORTEST_SECONDS", 0.0)
@@ -67,13 +81,16 @@ async def test_slow_replies(bot: Bot, said: Said, monkeypatch: pytest.MonkeyPatc
     assert [where for where, _ in said.texts] == [OTHER, PLACE]
 
 
-async def test_leaving(bot: Bot, emulator: Emulator, said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leaving waits for answers under way, for a bounded time; the jobs continue at the next start."""
+async def test_leaving(
+    bot: Bot, emulator: Emulator, said: Said, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Leaving waits for answers under way, for a bounded time, and logs those left; their jobs continue."""
     monkeypatch.setattr("agentjobs_async.chat._replies._CLOSING_SECONDS", 0.05)
     said.held["is noted"] = asyncio.Event()  # never set
     async with bot() as chat:
         await chat.handle(PLACE, "job", "long")
     assert said.texts == []
+    assert "an answer to user 7 in chat 50 may be lost: the bot is ending" in caplog.text
     await complete(emulator)
     async with bot():
         await said.until("1 completed: ")
@@ -103,7 +120,7 @@ async def test_cancellation(bot: Bot, said: Said, monkeypatch: pytest.MonkeyPatc
 async def test_answers_while_the_block_is_left(bot: Bot, said: Said) -> None:
     """Commands that are done while the block is left are answered, unless that takes too long; none is left behind."""
     said.held["1 is noted"] = asyncio.Event()
-    said.held["None."] = asyncio.Event()
+    said.held[NONE_LISTED] = asyncio.Event()
     async with bot() as chat:
         await chat.handle(PLACE, "job", "long")
 
@@ -111,11 +128,11 @@ async def test_answers_while_the_block_is_left(bot: Bot, said: Said) -> None:
             await chat.handle(OTHER, "jobs")
             said.held["1 is noted"].set()
             await said.until("1 is noted")
-            said.held["None."].set()
+            said.held[NONE_LISTED].set()
 
         late = asyncio.create_task(handle_late())
     await late
-    assert said.words == ["1 is noted, and its end will be told.", "None."]
+    assert said.words == ["1 is noted, and its end will be told.", NONE_LISTED]
 
 
 async def test_answers_after_the_block(bot: Bot, said: Said, caplog: pytest.LogCaptureFixture) -> None:

@@ -11,7 +11,7 @@ from aiohttp import ClientSession
 
 from agentjobs_async import AgentJobsSession
 from agentjobs_async.batch import Journal
-from agentjobs_async.chat import ChatJobs, Place
+from agentjobs_async.chat import ChatJobs, Place, Texts
 from agentjobs_async.testing import Emulator, JobScript
 from tests.recipes.chat import Chat, serve
 from tests.recipes.discord_api import DiscordApi
@@ -87,7 +87,7 @@ async def test_ends(bot: Program, chat: Chat, service: Emulator) -> None:
         await chat.say(ANNA, "jobs")
         await process.watch(chat.until(f"{done} completed https://"))
         await chat.say(OPERATOR, "jobs")
-        await process.watch(chat.until("None."))
+        await process.watch(chat.until(Texts().none_listed()))
         (listed,) = [text for text in chat.texts if f"{done} completed https://" in text]
         await process.stop()
     assert service.agents_started == {LONG: 1, "Fail": 1, "Archive": 1, "Vanish": 1, of_ben: 1}
@@ -117,7 +117,7 @@ async def test_unknown(bot: Program, chat: Chat, service: Emulator) -> None:
         await chat.say(ANNA, "settle", f"{chat.key(ANNA, found)} again")
         await process.watch(chat.until("Only operators may do this."))
         by_hand, doubled, given_up = [chat.key(ANNA, key) for key in keys]
-        listed = f"/settle KEY abandon? Unknown: {by_hand}, {doubled}, {given_up}"
+        listed = f"/settle KEY abandon. Unknown: {by_hand}, {doubled}, {given_up}"
         at_work = chat.key(ANNA, active)
         for text in ("x", f"{by_hand} agian", f"{by_hand} job a b", "no_such again", f"{at_work} abandon"):
             chat.texts.clear()
@@ -334,6 +334,25 @@ async def test_telegram(bot: Program, chat: TelegramApi, service: Emulator) -> N
         await process.stop()
     assert chat.sent == {50: 1, -1001: 1}
     assert service.agents_started == {"\n  two lines\n": 1}
+
+
+@pytest.mark.parametrize("recipe", ["aiogram_bot", "python_telegram_bot"], indirect=True)
+async def test_commands_as_a_bot_ends(bot: Program, chat: TelegramApi, service: Emulator) -> None:
+    """A command that comes as the bot ends is done and answered once, by this start or by the next one."""
+    async with bot.running() as process:
+        await chat.say(ANNA, "jobs")
+        await process.watch(chat.until(Texts().none_listed()))
+        process.interrupt(signal.SIGTERM)
+        key = await chat.say(ANNA, "job", "At the end")
+        assert await process.end() == 0
+    async with bot.running() as process:
+        await process.watch(chat.until(f"{key} is noted"))
+        await chat.say(BEN, "jobs")
+        await process.watch(chat.wait_for(lambda: chat.texts.count(Texts().none_listed()) == 2))
+        await process.watch(until(lambda: service.agents_started["At the end"]))
+        await process.stop()
+    assert sum(f"{key} is noted" in text for text in chat.texts) == 1
+    assert service.agents_started == {"At the end": 1}
 
 
 @pytest.mark.parametrize("recipe", ["slack_bot"], indirect=True)

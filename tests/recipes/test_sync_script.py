@@ -6,6 +6,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
+from sqlalchemy import make_url
 
 from agentjobs_async.batch import Journal
 from agentjobs_async.testing import Emulator, JobScript
@@ -47,6 +48,15 @@ async def test_results(script: Scripts, service: Emulator) -> None:
             assert "2 of 5 are completed" in output
     assert (service.agents_started["One"], service.agents_started[LONG]) == (1, 1)
     assert sum(request.method == "POST" for request in service.requests) == 4  # one more after the 429
+
+
+async def test_credentials(service: Emulator, laid_out: str) -> None:
+    """It shows how to look at its journal without the password of the database."""
+    url = make_url(laid_out).set(password="hidden-one").render_as_string(hide_password=False)
+    async with program("sync_script", {**service.environment(), "JOURNAL": url}) as script:
+        _, output = await run(script)
+    assert "type: agentjobs status postgresql+psycopg://" in output
+    assert "hidden-one" not in output
 
 
 async def test_failure(script: Scripts, service: Emulator) -> None:
