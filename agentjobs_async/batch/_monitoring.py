@@ -56,7 +56,8 @@ class Outlook:
 async def owners_of(journal: Journal) -> list[OwnerState] | None:
     """Return the owners of a journal, live and dead; for a file, which names none, `None` while it has one, else `[]`.
 
-    A file that this process has opened to write it has one while a run, a worker or durable jobs use it here.
+    If this process itself has opened the file for writing, the file has an owner only while a run, a worker or durable
+    jobs of this process use it.
 
     Raises:
         JournalError: The journal can't be read.

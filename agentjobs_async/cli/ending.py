@@ -102,7 +102,7 @@ class Ending:
         return Contents(counts, unknown, retried, tuple(results))
 
     async def _all_results(self) -> list[Result]:
-        """Return all items, or as many as can be read: what is missing is shown by other means, or its error is."""
+        """Return all items, or as many as can be read in time: the summary counts the others as well."""
         timed_out = self.display.timed_out
         results: list[Result] = []
         with suppress(JournalError, TimeoutError):

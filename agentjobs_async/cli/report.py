@@ -53,7 +53,8 @@ _LONGEST_SECONDS: Final = 120.0  # at the end of a run: a database that is gone 
 def report(journal: str, out: str | None, form: str | None, *, prompts: bool, all_tries: bool) -> int:
     """Write what the journal FILE holds as a page to look at, which fetches nothing, or as a file for other programs.
 
-    The page has figures, charts and a table to search, and for each item the command that settles or retries it.
+    The page begins with how the journal stands. It has figures, charts and a table to search, and for each item the
+    command that settles or retries it.
     """
     if out is not None:
         file = ReportFile.of(out, form, prompts=prompts, all_tries=all_tries)

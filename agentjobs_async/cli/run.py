@@ -90,7 +90,7 @@ def run(prompts: Prompts, journal: str | None, *, is_confirmed: bool, **how: Any
 
     A line of the file is a prompt, or a JSON object with a prompt and, optionally, a key, a project and an extra: more
     fields of its create. --prompt makes the prompts from the columns of a table, or from the fields of JSON objects;
-    --extra so makes fields of the creates.
+    --extra makes more fields of the creates in the same way.
 
     A journal records what was sent and how it ended, whatever ends this command. Without --journal, the run makes a
     journal of its own, and removes it when all jobs have ended. Otherwise the journal is kept: agentjobs status lists

@@ -45,7 +45,7 @@ from agentjobs_async.report.standing import NEEDING_A_PERSON, unseen_words
 from agentjobs_async.session import EMULATOR
 
 _MOST_ROWS: Final = 50  # what a person reads; export has all
-_LEAST_ROWS: Final = 3  # however small the terminal is
+_LEAST_ROWS: Final = 1  # however small the terminal is
 _LINES_OF_A_ROW: Final = 2  # on a terminal
 _LINES_AROUND_ROWS: Final = 3  # the names of the columns, and the shell's next line
 _MOST_UNKNOWN: Final = 3  # of those that are told how to settle: the others are settled in the same way
@@ -71,9 +71,9 @@ def status(journal: str | None, form: str, where: Where, *, is_summary: bool, al
 
     That is how many items are in which state, when the run will end, its workers, and those items that are unknown,
     failed or rejected: 50 of them at most, on a terminal as many as fit on one screen. With --state, --grep, --key,
-    --prefix, --project or --older-than, up to 50 items that meet all of them. Without these, also jobs of creates that
-    were answered after their items had been sent again: one agent too many each. agentjobs export writes all items,
-    and has the same options. The exit code is that of all items.
+    --prefix, --project or --older-than, up to 50 items that meet all of them. Without these, also jobs of late answers:
+    creates that were answered after their items had been sent again, so that a second agent got the prompt. agentjobs
+    export writes all items, and has the same options. The exit code is that of all items.
 
     Without a journal, list those that runs without --journal have left, and how to continue with each.
     """
@@ -117,7 +117,7 @@ class _Snapshot:
 
     Attributes:
         journal: The open journal.
-        location: It, as a command names it.
+        location: The journal, as a command names it.
         workers: The processes that work on it, as `owners_of` returns them.
         counts: How many items are in each state.
         late: Tries that were answered late; none where items were named by conditions.
@@ -234,7 +234,7 @@ async def _ways_on(journal: Journal, location: str, counts: Mapping[State, int])
 
 
 def _rows_that_fit(screen: Screen, lines: int, hints: Sequence[Hint]) -> int:
-    """Return how many items fit on one screen of a terminal beside so many lines and hints; at least three."""
+    """Return how many items fit on one screen of a terminal beside so many lines and hints; at least one."""
     if screen.height is None:
         return _MOST_ROWS
     room = screen.height - lines - lines_of(screen, hints) - _LINES_AROUND_ROWS
@@ -246,10 +246,10 @@ class _Found:
     """The items that are shown.
 
     Attributes:
-        rows: They, in the order of their states, then of the input; with earlier tries, where these are shown. Last
-            come those that were answered late.
-        shown: How many items they are, without the late ones.
-        number: How many there are in all.
+        rows: Their rows, in the order of their states, then of the input; with earlier tries, where these are shown.
+            Last come tries that were answered late.
+        shown: How many items these are, without the late tries.
+        number: How many items were asked for.
     """
 
     rows: Sequence[JournalRow]
@@ -276,7 +276,10 @@ def _others(shown: int, number: int, asked: _Asked, location: str) -> list[Hint]
     if number <= shown:
         return []
     words = f"{shown:,} of {number:,} are shown; all of them are written by:"
-    return [Sentence(words), Command(export_command(location, options_of(asked.looked_for)))]
+    options = options_of(asked.looked_for)
+    if asked.all_tries:
+        options += ["--tries", "all"]
+    return [Sentence(words), Command(export_command(location, options))]
 
 
 def _show_workers(screen: Screen, workers: Sequence[OwnerState]) -> int:

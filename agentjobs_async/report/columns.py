@@ -5,7 +5,7 @@ rows whose `number` it does not know, and replaces the others. A column of numbe
 is added to the sum of those above it. Times are whole milliseconds since the epoch; `null` stands for a time that has
 not come, and adds nothing. Texts are whole. Where a block has no column `prompt`, `context` or `extra`, a page leaves
 those of known rows as they are; a block whose rows have no context has no such column, nor one of extras without them.
-The column `look` says where to look for the job of an unknown item; without any, a block has none.
+The column `look` says where to look for the job of an unknown item; a block without unknown items has no such column.
 """
 
 import json

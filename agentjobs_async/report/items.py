@@ -75,7 +75,7 @@ def time_text(time: datetime | None) -> str | None:
 
 
 def without_error(state: str, job: str | None) -> str | None:
-    """Return why an item has no result where no error says so, with its job; `None` where it has, or may get one."""
+    """Return why an item has no result where no error says so, with its job; `None` if it has or may get a result."""
     words = WITHOUT_ERROR.get(state)
     return words if words is None or job is None else f"{words} ({job})"
 

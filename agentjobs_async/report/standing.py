@@ -20,7 +20,7 @@ __all__ = ["NEEDING_A_PERSON", "Facts", "Standing", "StandingKind", "standing", 
 NEEDING_A_PERSON: Final = (State.UNKNOWN, *FAILED)
 """The states about which a person has to decide something."""
 _ACTIVE: Final = (State.ACTIVE, State.SENDING)
-_NOW_SECONDS: Final = 5.0  # since it stopped: so long nobody has to know the number
+_NOW_SECONDS: Final = 5.0  # since it stopped: within these, it says "just now"
 _SOON_SECONDS: Final = 1.0  # a shorter time to the end is no number
 
 

@@ -17,7 +17,7 @@ __all__ = ["Seen", "unseen_spans"]
 _LEAST: Final = 600_000  # ms between two polls of any job: longer than a sensible wait, or an outage
 _OPEN_LEAST: Final = 180_000  # ms since an active job was seen, which is recorded each minute
 _MOST_SPANS: Final = 50
-_SLOWER: Final = 5.0
+_SLOWER: Final = 5.0  # times the usual interval: polls are not taken to be farther apart
 
 
 @frozen
@@ -38,7 +38,7 @@ class Seen:
 
     @classmethod
     def of(cls, row: JournalRow) -> Self | None:
-        """Return that of a row; `None` of one without a job."""
+        """Return what a row knows of its job; `None` if it has no job."""
         begun = milliseconds(row.created_at)
         if begun is None:
             return None
@@ -49,10 +49,10 @@ class Seen:
 def unseen_spans(jobs: Sequence[Seen], now: float) -> list[tuple[int, int]]:
     """Return the spans in which jobs were active and nobody saw them, in milliseconds since the epoch, ascending.
 
-    A span is one where for ten minutes no job was created or seen to end, and most of those that were active have too
-    few polls in all to have been seen in it, even by polls five times as far apart as usual. So a span may be missing,
-    but hardly one is there in which somebody looked. While jobs are active and none was seen for three minutes, the
-    last span lasts until `now`, in seconds since the epoch.
+    In such a span, no job was created or seen to end for ten minutes, and most of the active ones have too few polls in
+    all to have been seen in it, even by polls five times as far apart as usual. So a span may be missed, but one in
+    which somebody looked is hardly ever returned. If no active job was seen for three minutes, the last span lasts
+    until `now`, in seconds since the epoch.
     """
     if not jobs:
         return []
@@ -83,6 +83,6 @@ def _without_polls(jobs: Sequence[Seen], quiet: list[tuple[int, int]]) -> list[t
 
 
 def _usual_interval(jobs: Sequence[Seen]) -> float:
-    """Return the milliseconds between two polls of half of the jobs at most; 0 without any poll."""
+    """Return the median, over all jobs, of the mean milliseconds between two polls of a job; 0 without any poll."""
     intervals = [(job.until - job.begun) / job.polls for job in jobs if job.polls]
     return median(intervals) if intervals else 0.0

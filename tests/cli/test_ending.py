@@ -151,7 +151,7 @@ def test_failed_items_are_offered_again(service: EmulatorThread, path: Path, cap
     service.inject("400", prompt="c")
     assert main(["run", "--yes", "a", "b", "c", "--journal", str(path)]) == 1
     printed = capsys.readouterr().err
-    assert printed.count("2 failed; try them again with:\n") == 1
+    assert printed.count("Try 2 items again with:\n") == 1
     command = printed.splitlines()[-1].split()
     service.live(prompt="b")
     with Child(*command[command.index("resume") :], env=service.environment) as again:

@@ -71,7 +71,7 @@ def test_items_by_a_filter(service: EmulatorThread, prompts: Path, db: str, caps
     assert main(["status", db, "--grep", "p1"]) == 1
     assert "  the agent failed (docs~.job_" in capsys.readouterr().out
     assert main(["status", db, "--older-than", "1h", "--project", "none"]) == 1
-    assert capsys.readouterr().err.splitlines()[:2] == ["No item meets the filters.", "2 failed; try them again with:"]
+    assert capsys.readouterr().err.splitlines()[:2] == ["No item meets the filters.", "Try 2 items again with:"]
     assert main(["status", db, "--older-than", "soon"]) == 2
     capsys.readouterr()
     assert main(["retry", "--journal", db, "--state", "failed"]) == 0

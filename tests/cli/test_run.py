@@ -231,9 +231,8 @@ def test_many_unknown(service: EmulatorThread, db: str, capsys: Captured) -> Non
     asyncio.run(begin())
     with Child("resume", db, "--max-active", "2", env=service.environment) as child:
         child.until_error(": unknown items keep all slots of --max-active, since their agents may be at work.")
-        child.until_error("  … and 5 more: agentjobs export --state unknown writes all").until_error(
-            f"{db} --job JOB -- -19\n"
-        )
+        child.until_error("  … and 5 more; all of them are written by:\n")
+        child.until_error(f" export {db} --state unknown\n").until_error(f"{db} --job JOB -- -19\n")
         assert child.send(signal.SIGINT).ended() == 130
     assert not service.emulator.requests
     assert main(["resume", "--journal", db, "--unknown-for", "0"]) == 4

@@ -31,8 +31,18 @@ async def reject(db: str, number: int) -> None:
             assert await records.rejected(row.key, claim, RejectedError(422))
 
 
+async def leave_unknown(db: str, number: int) -> None:
+    """Send the first items, none of whose creates is answered."""
+    async with Journal.open(db) as journal:
+        records = Records(journal.store, "owner", str)
+        for key in (f"k{each}" for each in range(number)):
+            claim = await records.claim(key)
+            assert isinstance(claim, str)
+            await records.unknown(key, claim, OSError("broke"))
+
+
 def test_what_needs_a_person(db: str, capsys: Captured) -> None:
-    """At most 50 items are shown: those that need a person, or that the filters name; a line tells how to get all."""
+    """At most 50 items are shown: those that need a person, or that the filters name; a command writes all of them."""
     plan(db, *(BatchItem(f"k{number}", "p", "docs") for number in range(120)))
     asyncio.run(reject(db, 60))
     assert main(["status", db]) == 4
@@ -43,6 +53,8 @@ def test_what_needs_a_person(db: str, capsys: Captured) -> None:
     more, command = printed.err.splitlines()[:2]
     assert more == "50 of 60 are shown; all of them are written by:"
     assert command.endswith(f" export {db} --state unknown --state failed --state rejected")
+    assert main(["status", db, "--state", "rejected", "--tries", "all"]) == 4
+    assert capsys.readouterr().err.splitlines()[1].endswith(f" export {db} --state rejected --tries all")
     assert main(["status", db, "--state", "planned", "--state", "rejected", "--grep", "k11"]) == 4
     printed = capsys.readouterr()
     assert [row.split()[:2] for row in printed.out.splitlines()[2:]] == [
@@ -67,6 +79,20 @@ def test_one_screen(db: str) -> None:
     with Child("status", db, "--state", "rejected", terminal=True) as child:
         assert child.ended() == 4
     assert sum("\x1b[1;31mrejected" in line for line in child.stdout.splitlines()) == 50
+
+
+def test_much_to_be_said(db: str, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a small terminal has no room beside what is next, one row is shown: the counts stay in sight."""
+    plan(db, *(BatchItem(f"k{number}", "p", "docs") for number in range(10)))
+    asyncio.run(leave_unknown(db, 9))
+    monkeypatch.setenv("COLUMNS", "300")
+    monkeypatch.setattr(Screen, "height", 18)
+    assert main(["status", db]) == 4
+    printed = capsys.readouterr()
+    assert len(printed.out.splitlines()) == 3  # the counts, the names of the columns, and the row
+    assert printed.err.startswith("1 of 9 are shown; all of them are written by:\n")
+    assert "  … and 6 more; all of them are written by:\n" in printed.err
+    assert f" export {db} --state unknown\n" in printed.err
 
 
 def test_what_holds_creates_back(db: str, capsys: Captured) -> None:

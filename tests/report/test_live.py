@@ -147,6 +147,21 @@ async def test_action_on_all_shown(browser: "Browser", run: Path) -> None:
         await expect(button).to_have_text("Start 1 agent")
 
 
+async def test_a_chosen_reason_stays(browser: "Browser", run: Path) -> None:
+    """A reason that no item has any more stays a button while it is chosen: on a phone, only that shows all again."""
+    async with served(run, allow_actions=True) as page, opened(browser, page, token=True) as visited:
+        reason = visited.page.locator("#reasons button", has_text="the agent failed")
+        await reason.click()
+        await visited.page.click("#actions [data-action=retry]")
+        await visited.page.click(".sure")
+        await expect(visited.page.locator("#outcomes [data-tile=failed] .value")).to_have_text("0")
+        await expect(visited.page.locator("#rows .row")).to_have_count(0)
+        await expect(reason).to_have_attribute("aria-pressed", "true")
+        await reason.click()
+        await expect(visited.page.locator("#rows .row")).not_to_have_count(0)
+        await expect(reason).to_have_count(0)
+
+
 async def test_dangerous_buttons_look_dangerous(browser: "Browser", run: Path) -> None:
     """The panel shows what happened, then the prompt, then what to do; what may do harm has the colour of failures."""
     async with served(run, allow_actions=True) as page, opened(browser, page, token=True) as visited:

@@ -18,7 +18,7 @@ _UNKNOWN_IN_A_ROW: Final = 3  # one or two are a hiccup; from the third on it is
 _FIRST_PROBE_SECONDS: Final = 1.0  # most hiccups are over by then
 _LONGEST_PROBE_SECONDS: Final = 60.0  # so an outage of ten minutes costs 15 creates
 _SHORTEST_RETRY_AFTER_SECONDS: Final = 1.0
-_LEAST_NEWS_SECONDS: Final = 0.5  # by which a hold gets longer; those that are refused at once come milliseconds apart
+_LEAST_NEWS_SECONDS: Final = 0.5  # by which a longer hold is news: creates refused together are milliseconds apart
 LONGEST_RETRY_AFTER_SECONDS: Final = 3600.0  # a longer one holds creates back no longer than this
 
 
@@ -192,7 +192,7 @@ class CreateGate:
     def hold(self, reason: Reason, seconds: float, error: Exception, *, expected: float = 0.0) -> bool:
         """Hold creates back for `seconds`, and perhaps for `expected`; a longer hold for the same reason stands.
 
-        Return whether this is news: they were not held back for the same reason, or for less time.
+        Return whether this is news: they were not held back for this reason before, or not for so long.
         """
         earlier = self._holds.pop(reason, None)  # to the end: the newest reason is the one that is shown
         now = self._clock()

@@ -85,7 +85,8 @@ def plan(
         values: Columns of all new rows. `page` is the id of a page: 32 characters that name the source, then anything.
         updated: Other columns that change in rows that are there.
         returned: What is returned besides the rows.
-        condition: What has to be true for anything to be done: of one row only, all of whose columns are `values`.
+        condition: What must be true, or else nothing is done; `None` for no such condition. With it, the insert is of
+            one row, and `values` are all of its columns.
     """
     # The state as a literal: a parameter would be one more for each row.
     values = {"state": literal_column(f"'{State.PLANNED}'"), **values}

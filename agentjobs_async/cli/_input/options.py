@@ -407,8 +407,13 @@ def options_of(where: batch.Where) -> list[str]:
     texts = {"--grep": where.text, "--key": where.key, "--prefix": where.prefix, "--project": where.project}
     named += [(name, text) for name, text in texts.items() if text is not None]
     if where.older_than is not None:
-        named.append(("--older-than", f"{where.older_than:g}s"))
+        named.append(("--older-than", f"{_in_digits(where.older_than)}s"))
     return list(chain.from_iterable(named))
+
+
+def _in_digits(seconds: float) -> str:
+    """Return a number of seconds as an option is given it, to the microsecond: never with an exponent."""
+    return f"{seconds:.6f}".rstrip("0").rstrip(".")
 
 
 filter_options: Final = joined(_FILTER_OPTIONS, _where)

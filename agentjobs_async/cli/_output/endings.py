@@ -173,11 +173,16 @@ def _what_it_holds(facts: Facts, contents: Contents) -> list[Notice]:
 
 
 def _advice(facts: Facts) -> Mapping[str, int]:
-    """Return what to do about the errors of this run; an emulator lacks only what ended with an earlier one."""
+    """Return what to do about the errors of this run; an emulator lacks only what ended with an earlier one.
+
+    The advice on the fault is left out: the line that shows the fault ends with it.
+    """
+    on_the_fault = "" if facts.fault is None else advice_of(facts.fault)
+    advice = {words: number for words, number in facts.advice.items() if words != on_the_fault}
     if not facts.how.is_emulated:
-        return facts.advice
+        return advice
     not_found = advice_of(NotFoundError(404))
-    return {_GONE if words == not_found else words: number for words, number in facts.advice.items()}
+    return {_GONE if words == not_found else words: number for words, number in advice.items()}
 
 
 def _unknown(facts: Facts, contents: Contents) -> list[Hint]:
@@ -207,10 +212,12 @@ def _resume_now(how: HowItRuns, counts: Mapping[State, int]) -> list[Hint]:
 
 
 def _retry(how: HowItRuns, contents: Contents) -> list[Hint]:
-    """Return the command that tries failed items again, if there are any that may have another try."""
-    failed = sum(contents.counts.get(state, 0) for state in FAILED) if how.max_tries == 1 else contents.retried
+    """Return the command that tries failed and rejected items again, if there are any that may have another try."""
+    number = contents.retried
+    if how.max_tries == 1:
+        number = sum(contents.counts.get(state, 0) for state in FAILED)
     bound = [] if how.max_tries in {1, None} else ["--max-tries", str(how.max_tries)]
-    return retry_of(how.address, failed, how.to_resume, bound)
+    return retry_of(how.address, number, how.to_resume, bound)
 
 
 def _of_refused_prompts(number: int) -> list[Hint]:

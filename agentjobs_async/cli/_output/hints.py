@@ -79,18 +79,23 @@ def export_command(journal: str, options: Sequence[str] = ()) -> str:
 
 
 def unknown_items(rows: Sequence["JournalRow"], journal: str | None, most: int = _MOST_UNKNOWN) -> list[Hint]:
-    """Return unknown items, and the command that settles each; no command where `journal`, its location, is `None`."""
+    """Return the first `most` unknown items, and the command that settles each of them.
+
+    If there are more, the command that writes all of them, too. No command where `journal`, its location, is `None`.
+    """
     shown = rows[:most]
     if not shown:
         return []
     hints: list[Hint] = [Sentence("May have started an agent; look at the project for a job of this time:")]
     hints += [Sentence(_where_to_look(row)) for row in shown]
-    if len(rows) > len(shown):
-        hints.append(Sentence(f"  … and {len(rows) - len(shown):,} more: agentjobs export --state unknown writes all"))
-    if journal is not None:
-        hints.append(Sentence("Then settle each by its job, by --send-again or by --abandon:"))
-        hints += [Command(_resolve_command(journal, row.key)) for row in shown]
-    return hints
+    left = len(rows) - len(shown)
+    if journal is None:
+        return [*hints, *([Sentence(f"  … and {left:,} more")] if left else [])]
+    if left:
+        hints.append(Sentence(f"  … and {left:,} more; all of them are written by:"))
+        hints.append(Command(export_command(journal, ["--state", "unknown"])))
+    hints.append(Sentence("Then settle each by its job, by --send-again or by --abandon:"))
+    return [*hints, *(Command(_resolve_command(journal, row.key)) for row in shown)]
 
 
 def late_answers(tries: Sequence["JournalRow"], items: Mapping[str, "JournalRow"]) -> list[Hint]:
@@ -105,12 +110,15 @@ def late_answers(tries: Sequence["JournalRow"], items: Mapping[str, "JournalRow"
     return [Sentence(words), *map(Sentence, pairs)]
 
 
-def retry_of(journal: str, failed: int, options: Sequence[str], bound: Sequence[str] = ()) -> list[Hint]:
-    """Return the command that tries failed items again, if there are any."""
-    if not failed:
+def retry_of(journal: str, number: int, options: Sequence[str], bound: Sequence[str] = ()) -> list[Hint]:
+    """Return the command that tries `number` failed and rejected items again, if there are any."""
+    if not number:
         return []
-    words = f"{failed:,} failed; try {'it' if failed == 1 else 'them'} again with:"
-    return [Sentence(words), Command(resume_command(journal, [*options, "--retry-failed", *bound]))]
+    items = "1 item" if number == 1 else f"{number:,} items"
+    return [
+        Sentence(f"Try {items} again with:"),
+        Command(resume_command(journal, [*options, "--retry-failed", *bound])),
+    ]
 
 
 def advices(advice: Mapping[str, int]) -> list[Hint]:

@@ -6,14 +6,13 @@ A bar shows the share done; below it stand the probable end, the counts, and a t
 from collections.abc import Sequence
 from typing import Any, Final
 
-from rich.console import RenderableType
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
 from agentjobs_async._text import span
 from agentjobs_async.cli._output.columns import cut_in_the_middle
-from agentjobs_async.cli._output.screen import Styled, drawn, drawn_lines, styled_status
+from agentjobs_async.cli._output.screen import Drawn, Styled, drawn, drawn_lines, styled_status
 from agentjobs_async.cli._output.view import ACTIVE, Active, View, counts_in_words, end_in_words, share_done
 
 _LEAST_BAR: Final = 10  # columns: a shorter one shows nothing
@@ -31,19 +30,19 @@ _COLUMNS: Final[dict[str, dict[str, Any]]] = {
 _FROM_WIDTH: Final = {"STATE": 60, "POLLS": 60, "PULL REQUEST": 110}  # columns of a terminal that shows them
 
 
-def live_view(view: View, width: int, height: int) -> list[RenderableType]:
+def live_view(view: View, width: int, height: int) -> list[Drawn]:
     """Return what draws the view in at most `height` lines of `width` columns; the oldest items come first."""
     head = head_of(view, width)[: max(height, 0)]
     return [*head, *_items_under_way(view, width, height - len(head))]
 
 
-def head_of(view: View, width: int) -> list[RenderableType]:
+def head_of(view: View, width: int) -> list[Drawn]:
     """Return what draws the view without the items under way, each in one line."""
     end = drawn_lines((end_in_words(view), "yellow" if view.trouble else ""), width) if view.open else []
     return [_share(view, width), *end[:_MOST_LINES_OF_THE_END], _counts(view, width)]
 
 
-def _share(view: View, width: int) -> RenderableType:
+def _share(view: View, width: int) -> Drawn:
     """Return the first line: the share done and the time, then a bar as long as there is room, then the number."""
     share, count = share_done(view), f"{view.done:,} of {view.total:,} ended"
     room = width - len(share) - len(count) - 2
@@ -70,7 +69,7 @@ def _counts(view: View, width: int) -> Text:
     return line
 
 
-def _items_under_way(view: View, width: int, height: int) -> list[RenderableType]:
+def _items_under_way(view: View, width: int, height: int) -> list[Drawn]:
     """Return the items under way in at most `height` lines, the oldest first, and how many others there are."""
     number = max(view.number(*ACTIVE), len(view.active))
     room = height - 1  # below the names of the columns

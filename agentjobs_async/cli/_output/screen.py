@@ -120,7 +120,7 @@ class Screen:
         for segments in self._out.render_lines(table, options, pad=False):
             _print_segments(self._out, segments)
 
-    def draw(self, parts: Iterable[RenderableType]) -> None:
+    def draw(self, parts: Iterable[Drawn]) -> None:
         """Draw lines on standard output, without blanks at their ends."""
         for segments in self._out.render_lines(Group(*parts), pad=False):
             _print_segments(self._out, segments)
@@ -160,7 +160,7 @@ class Screen:
             self._error.print(_text((line,)), soft_wrap=True)
 
     @contextlib.asynccontextmanager
-    async def live_view(self, view: Callable[[int, int], Iterable[RenderableType]]) -> AsyncIterator[None]:
+    async def live_view(self, view: Callable[[int, int], Iterable[Drawn]]) -> AsyncIterator[None]:
         """Draw `view(width, height)` below all else while the block runs, on a terminal that can move its cursor."""
         if not _is_capable(self._stream):
             yield

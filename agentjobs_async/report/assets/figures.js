@@ -31,9 +31,12 @@ function showStanding({ kind, words, command }) {
   if (command !== null) shown.append(commandToCopy('Continue with it', command));
 }
 
-/* Show the reasons as buttons that filter the table. */
+/* Show the reasons as buttons that filter the table. The chosen one stays, also when no item has it any more: it takes the
+   filter back. */
 function showReasons(reasons, chosen) {
-  byId('reasons').hidden = !reasons.length;
-  update(byId('reasons'), element('ul', {}, ...reasons.map(({ reason, words }) => element('li', {},
+  const isThere = chosen === '' || reasons.some(({ reason }) => reason === chosen);
+  const shown = isThere ? reasons : [...reasons, { reason: chosen, words: chosen }];
+  byId('reasons').hidden = !shown.length;
+  update(byId('reasons'), element('ul', {}, ...shown.map(({ reason, words }) => element('li', {},
     element('button', { type: 'button', 'data-reason': reason, 'aria-pressed': String(reason === chosen) }, words)))));
 }

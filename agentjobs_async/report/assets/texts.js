@@ -82,11 +82,16 @@ function decimal(value, digits) {
   return rounded.toLocaleString('en-US', { minimumFractionDigits: digits, maximumFractionDigits: digits });
 }
 
+function decimalPlaces(seconds) {
+  if (seconds < 1) return 2;
+  return seconds < 10 ? 1 : 0;
+}
+
 /* As span_text in texts.py. */
 function spanText(seconds) {
   if (seconds === null) return NONE;
   const whole = Math.floor(seconds + 0.5);
-  if (whole < 60) return `${Number(decimal(seconds, seconds < 1 ? 2 : seconds < 10 ? 1 : 0))}\u00a0s`;
+  if (whole < 60) return `${Number(decimal(seconds, decimalPlaces(seconds)))}\u00a0s`;
   const [minutes, hours] = [Math.floor(whole / 60), Math.floor(whole / 3600)];
   if (!hours) return `${minutes}\u00a0min${whole % 60 ? ` ${whole % 60}\u00a0s` : ''}`;
   return `${hours}\u00a0h${minutes % 60 ? ` ${String(minutes % 60).padStart(2, '0')}\u00a0min` : ''}`;

@@ -211,11 +211,14 @@ class Timeline {
     return (this.store.head.figures?.unseen ?? []).filter(([start, end]) => end > from && start < to);
   }
 
+  /* Hatch these spans between two heights of a canvas. */
   hatch(context, width, top, bottom) {
+    const { unseen } = this;
+    if (!unseen.length) return;
     const scale = this.scale(width);
     context.save();
     context.beginPath();
-    for (const [start, end] of this.unseen) {
+    for (const [start, end] of unseen) {
       const left = Math.max(scale(start), LEFT);
       context.rect(left, top, Math.max(Math.min(scale(end), width) - left, 2), bottom - top);
     }
@@ -224,7 +227,7 @@ class Timeline {
     context.globalAlpha = 0.45;
     context.lineWidth = 1;
     context.beginPath();
-    for (let x = LEFT - bottom; this.unseen.length && x < width; x += 7) {
+    for (let x = LEFT - bottom; x < width; x += 7) {
       context.moveTo(x, bottom);
       context.lineTo(x + bottom - top, top);
     }

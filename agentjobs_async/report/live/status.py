@@ -101,7 +101,7 @@ class CurrentStanding:
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._document: dict[str, Any] = {}
-        self._made_at = -_STANDING_SECONDS  # monotonic
+        self._made_at = -inf  # monotonic
 
     async def document(self) -> dict[str, Any]:
         """Return it as JSON has it, made at most 2 s ago: that a process ended is seen in no row.
@@ -125,7 +125,7 @@ class TimeLeft:
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._words: dict[str, Any] = {}
-        self._made_at = -_FRESH_SECONDS  # monotonic
+        self._made_at = -inf  # monotonic
 
     async def words(self) -> dict[str, Any] | None:
         """Return the words, made at most 20 s ago; `None` while no process sees that the active jobs have not ended.

@@ -19,6 +19,8 @@ def test_options_of_conditions() -> None:
         Where(states={"failed", "unknown"}),
         Where(text="timed out", key="--key", prefix="chat-7/", project="docs", older_than=21_600.0),
         Where(text="-x 'y' $z", older_than=90.5),
+        Where(older_than=30 * 86_400.0),
+        Where(older_than=1_234_567.875),
     ]
     for where in conditions:
         options = options_of(where)

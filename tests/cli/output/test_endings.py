@@ -31,6 +31,7 @@ BUG: Final = RuntimeError("a bug")
 LOST_FILE: Final = JournalError("the file was removed", "io")
 LOST_JOBS: Final = JournalError("no room", "full", unrecorded=(JOBS[0],))
 GONE: Final = {advice_of(NotFoundError(404)): 2}
+REFUSED: Final = {advice_of(KEY_REFUSED): 2}
 
 WAIT_FOR_BOTH: Final = ["2 jobs continue remotely. Keep the ids; wait for them with:"]
 WAIT: Final = "$ agentjobs wait --base-url URL 'docs~.job_1' 'docs~.job_2'"
@@ -45,6 +46,7 @@ LOOK: Final = [
 SETTLE: Final = "Then settle each by its job, by --send-again or by --abandon:"
 TWICE: Final = "Resume with this; the same run again would create all of them again:"
 MOVED: Final = "The journal was moved, removed or replaced."
+KEY_ADVICE: Final = "Check the API key and that it may use this project (2 items)."
 UNREADABLE: Final = "The journal can't be read."
 LATER: Final = "When the journal can be read again, resume with:"
 
@@ -87,7 +89,7 @@ TABLE: Final[Mapping[str, tuple[Facts, list[str], int]]] = {
     ),
     "some failed": (
         Facts(NAMED, contents(failed=1, rejected=1, completed=1)),
-        ["1 failed, 1 rejected, 1 completed", "2 failed; try them again with:", f"{RESUME} --retry-failed"],
+        ["1 failed, 1 rejected, 1 completed", "Try 2 items again with:", f"{RESUME} --retry-failed"],
         1,
     ),
     "one timed out": (
@@ -98,7 +100,7 @@ TABLE: Final[Mapping[str, tuple[Facts, list[str], int]]] = {
     # --retry-failed --max-tries 3: the exit code is 4 while the same command would try some once more.
     "tries left": (
         Facts(RETRYING, contents(failed=3, retried=2)),
-        ["3 failed", "2 failed; try them again with:", "$ agentjobs resume run.db --retry-failed --max-tries 3"],
+        ["3 failed", "Try 2 items again with:", "$ agentjobs resume run.db --retry-failed --max-tries 3"],
         4,
     ),
     "no tries left": (Facts(RETRYING, contents(failed=3)), ["3 failed"], 1),
@@ -118,7 +120,7 @@ TABLE: Final[Mapping[str, tuple[Facts, list[str], int]]] = {
     "own: some failed": (Facts(OWN, contents(failed=1)), ["(all results)"], 1),
     "own: tries left": (
         Facts(OWN_RETRYING, contents(failed=1, retried=1)),
-        ["(all results)", "1 failed; try it again with:", "$ agentjobs resume own.db --retry-failed --max-tries 3"],
+        ["(all results)", "Try 1 item again with:", "$ agentjobs resume own.db --retry-failed --max-tries 3"],
         4,
     ),
     "own: stopped before the first create": (
@@ -135,7 +137,7 @@ TABLE: Final[Mapping[str, tuple[Facts, list[str], int]]] = {
         Facts(OWN, contents(unknown=1, failed=1)),
         [
             *("(all results)", *LOOK, SETTLE, "$ agentjobs resolve own.db page-7 --job JOB"),
-            *("1 failed; try it again with:", "$ agentjobs resume own.db --retry-failed"),
+            *("Try 1 item again with:", "$ agentjobs resume own.db --retry-failed"),
         ],
         4,
     ),
@@ -155,7 +157,7 @@ TABLE: Final[Mapping[str, tuple[Facts, list[str], int]]] = {
         [
             "2 failed",
             "The jobs of an earlier emulator ended with it; --retry-failed creates such jobs again (2 items).",
-            *("2 failed; try them again with:", "$ agentjobs resume run.db --retry-failed"),
+            *("Try 2 items again with:", "$ agentjobs resume run.db --retry-failed"),
         ],
         1,
     ),
@@ -171,9 +173,14 @@ TABLE: Final[Mapping[str, tuple[Facts, list[str], int]]] = {
         ["2 planned", "Resume with:", RESUME],
         3,
     ),
+    "key refused, while jobs were read as well": (
+        Facts(NAMED, contents(planned=2, active=2), fault=KEY_REFUSED, advice={**REFUSED, "mend it": 1}),
+        ["2 active, 2 planned", "Mend it.", "Resume with:", RESUME],
+        3,
+    ),
     "key refused while jobs are read": (
-        Facts(NAMED, contents(active=2), key_error=KEY_REFUSED),
-        ["2 active", "Resume with:", RESUME],
+        Facts(NAMED, contents(active=2), key_error=KEY_REFUSED, advice=REFUSED),
+        ["2 active", KEY_ADVICE, "Resume with:", RESUME],
         3,
     ),
     "a bug": (Facts(NAMED, contents(completed=1), fault=BUG), ["1 completed"], 4),

@@ -45,9 +45,7 @@ def shown(view: View, width: int = 80, height: int = 24) -> list[str]:
 
 
 @pytest.mark.parametrize(("width", "height"), SIZES)
-@pytest.mark.parametrize(
-    "prompt", ["x " * 60, "文書を書いてください" * 9, "\x1b[31m\r\n[red]bold[/red]:smile:\u202e" * 5]
-)
+@pytest.mark.parametrize("prompt", PROMPTS)
 def test_it_fits(width: int, height: int, prompt: str) -> None:
     """Four thousand items under way fit the terminal, wide letters too; those left out are counted."""
     link = f"https://code.example/{'acme/' * 20}pull/7"
