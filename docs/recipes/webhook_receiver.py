@@ -53,12 +53,19 @@ def job_named_in(body: bytes) -> JobRef:
         raise web.HTTPBadRequest from None
 
 
-async def receive(request: web.Request) -> web.Response:
-    """Answer a webhook. It only causes a poll, which shows how the job stands: the same webhook again does no harm."""
+async def read_body(request: web.Request) -> bytes:
     try:
-        body = await request.read()
+        async with asyncio.timeout(25):
+            return await request.read()
+    except TimeoutError:
+        raise web.HTTPRequestTimeout from None
     except web.RequestPayloadError:  # the body is malformed
         raise web.HTTPBadRequest from None
+
+
+async def receive(request: web.Request) -> web.Response:
+    """Answer a webhook. It only causes a poll, which shows how the job stands: the same webhook again does no harm."""
+    body = await read_body(request)
     if not is_signed(body, request.headers.get("X-Signature", "")):
         raise web.HTTPUnauthorized
     ref = job_named_in(body)

@@ -184,10 +184,13 @@ async def complete(service: Emulator) -> None:
     await service.inject("document status=completed prLink=https://code.example/1 forever on=get")
 
 
-async def connect(process: Process, *lines: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Send the head of a request, whose characters stand for bytes, and return the connection."""
+async def connect(
+    process: Process, *lines: str, body: bytes = b""
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Send the head of a request, whose characters stand for bytes, with a body, and return the connection."""
     reader, writer = await asyncio.open_connection(*process.address.removeprefix("http://").split(":"))
-    writer.write("".join(f"{line}\r\n" for line in (*lines, "Host: x", "")).encode("latin-1"))
+    head = "".join(f"{line}\r\n" for line in (*lines, "Host: x", ""))
+    writer.write(head.encode("latin-1") + body)
     return reader, writer
 
 

@@ -1,8 +1,10 @@
 """The recipe for webhooks, as a process: forged, broken, large and repeated ones, signals and kills."""
 
+import asyncio
 import hashlib
 import hmac
 import json
+import runpy
 import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
@@ -11,8 +13,10 @@ from pathlib import Path
 import pytest
 from aiohttp import ClientSession
 
+from agentjobs_async.batch import Journal
+from agentjobs_async.durable import DurableJobs
 from agentjobs_async.testing import Emulator
-from tests.recipes.processes import LONG, Process, Program, complete, connect, half_a_body, program
+from tests.recipes.processes import LONG, RECIPES, Process, Program, complete, connect, half_a_body, program
 from tests.until import until
 
 pytestmark = pytest.mark.slow
@@ -121,16 +125,14 @@ async def test_refusals(receiver: Receivers, service: Emulator, client: ClientSe
             ("Content-Length: 30000000", TOO_LARGE),
             ("Transfer-Encoding: chunked", b"%x\r\n%b\r\n" % (len(TOO_LARGE), TOO_LARGE)),
         ):
-            reader, writer = await connect(process, "POST /webhook HTTP/1.1", length)
-            writer.write(piece)
+            reader, writer = await connect(process, "POST /webhook HTTP/1.1", length, body=piece)
             assert b" 413 " in await reader.readline()
             writer.close()
         for headers, piece in (
             (["Transfer-Encoding: chunked"], b"1\r\na\r\nZZ\r\n"),
             (["Content-Encoding: gzip", "Content-Length: 2"], b"xx"),  # it is not signed, and never unpacked
         ):
-            reader, writer = await connect(process, "POST /webhook HTTP/1.1", *headers)
-            writer.write(piece)
+            reader, writer = await connect(process, "POST /webhook HTTP/1.1", *headers, body=piece)
             assert (await reader.readline()).split()[1] in {b"400", b"401"}
             writer.close()
         unknown = event("no such job")
@@ -142,6 +144,31 @@ async def test_refusals(receiver: Receivers, service: Emulator, client: ClientSe
         assert await reader.read() == b""
         waiting.close()
     assert polls(service) == 1
+
+
+@pytest.mark.looptime
+async def test_slow_body(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Half a body is given up after 25 s."""
+    monkeypatch.setenv("WEBHOOK_SECRET", SECRET)
+    monkeypatch.setenv("PORT", "0")
+    serving = runpy.run_path(str(RECIPES / "webhook_receiver.py"))["serving"]
+
+    async def half() -> AsyncIterator[bytes]:
+        yield b"{"
+        await asyncio.Future()
+
+    async with (
+        Emulator() as emulator,
+        emulator.session(project_id="docs") as session,
+        Journal.open(tmp_path / "jobs.db") as journal,
+        DurableJobs(session, journal) as jobs,
+        serving(journal, jobs),
+        ClientSession(capsys.readouterr().out.split()[-1]) as client,
+    ):
+        begun = asyncio.get_running_loop().time()
+        async with client.post("/webhook", data=half()) as response:
+            assert response.status == 408
+        assert asyncio.get_running_loop().time() - begun == pytest.approx(25, abs=1)
 
 
 async def test_too_many_requests(receiver: Receivers, service: Emulator, client: ClientSession) -> None:
