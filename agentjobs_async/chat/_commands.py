@@ -14,14 +14,14 @@ from agentjobs_async.batch import Journal, JournalRow, State, Where
 from agentjobs_async.chat._ends import end_text
 from agentjobs_async.chat.place import (
     Place,
-    again_by,
     chat_prefix,
     context_of,
-    is_again_by,
     is_to_be_told,
     job_key,
     place_of,
+    sent_again,
     untold,
+    was_sent_again,
 )
 from agentjobs_async.chat.texts import Texts
 from agentjobs_async.durable import DurableEntry, DurableJobs
@@ -126,7 +126,7 @@ class Commands:
         entry = await self._own(place, job)
         if entry is None:
             return self.texts.not_known(job)
-        if entry.state is State.PLANNED and await self._is_taken_back(entry.key):
+        if entry.state is State.PLANNED and await self._take_back(entry.key):
             return self.texts.taken_back(job)
         if entry.state is State.ACTIVE:
             # It is followed to its end all the same: only then the user may have one more.
@@ -155,7 +155,7 @@ class Commands:
         # A program that shares the journal may have made the same key of users and names of its own.
         return None if entry is None or place_of(entry.context) is None else entry
 
-    async def _is_taken_back(self, key: str) -> bool:
+    async def _take_back(self, key: str) -> bool:
         """Withdraw a planned job; return false where it is not planned any more."""
         try:
             await self.jobs.abandon(key)
@@ -181,23 +181,23 @@ class Commands:
         if said["job_id"] is not None:
             await self.journal.resolve(key, job_id=await self._found(key, said["job_id"]))
         elif said["verb"] == "again":
-            if not await self._is_sent_again(place, key):
+            if not await self._send_again(place, key):
                 return self.texts.how_to_settle(unknown[:_UNKNOWN_LISTED])
         else:
             await self.journal.abandon(key)
         return self.texts.settled(key)
 
-    async def _is_sent_again(self, place: Place, key: str) -> bool:
+    async def _send_again(self, place: Place, key: str) -> bool:
         """Plan an unknown job once more; return false where this very message has asked for that before.
 
         The chat may deliver the message again after the new create has become unknown, too: that needs a new message.
         """
         row = await self.journal.get(key)
         context = {} if row is None else row.context or {}
-        if is_again_by(context, place):
+        if was_sent_again(context, place):
             return False
         # First: after a crash in between, the job is still unknown, and the operator is told so.
-        await self.journal.set_context(key, again_by(context, place))
+        await self.journal.set_context(key, sent_again(context, place))
         await self.journal.resolve(key, send_again=True)
         return True
 

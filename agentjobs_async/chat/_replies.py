@@ -54,9 +54,9 @@ class Replies:
         finally:
             self._is_left = True
             left = dict(self._under_way)
+            words = "an answer to user %s in chat %s may be lost: the bot is ending"
             for task, place in left.items():
                 task.cancel()
-                words = "an answer to user %s in chat %s may be lost: the bot is ending"
                 _logger.warning(words, place.user, place.chat)
             await wait_until_left(lambda: not all(task.done() for task in left))
 

@@ -12,15 +12,15 @@ from agentjobs_async.durable import user_key
 
 __all__ = [
     "Place",
-    "again_by",
     "chat_prefix",
     "checked_id",
     "context_of",
-    "is_again_by",
     "is_to_be_told",
     "job_key",
     "place_of",
+    "sent_again",
     "untold",
+    "was_sent_again",
 ]
 
 _IN_CONTEXT: Final = "place"
@@ -76,7 +76,7 @@ def job_key(place: Place, message: str | int) -> str:
     Raises:
         InvalidInputError: The ids are too long for a key.
     """
-    return user_key(str(place.user), f"{_escaped(place.chat)}/{message}")
+    return user_key(str(place.user), _in_chat(place, message))
 
 
 def chat_prefix(place: Place) -> str:
@@ -99,23 +99,19 @@ def is_to_be_told(context: Mapping[str, Any]) -> bool:
     return context.get(_IS_TOLD) is not False
 
 
-def again_by(context: Mapping[str, Any], place: Place) -> dict[str, Any]:
+def sent_again(context: Mapping[str, Any], place: Place) -> dict[str, Any]:
     """Return the context of an unknown job that an operator has sent again by a message."""
-    return {**context, _SENT_AGAIN_BY: [*_messages(context), _message_of(place)]}
+    return {**context, _SENT_AGAIN_BY: [*_sent_again_by(context), _in_chat(place, place.message)]}
 
 
-def is_again_by(context: Mapping[str, Any], place: Place) -> bool:
+def was_sent_again(context: Mapping[str, Any], place: Place) -> bool:
     """Return whether the job with this context was sent again by this very message."""
-    return _message_of(place) in _messages(context)
+    return _in_chat(place, place.message) in _sent_again_by(context)
 
 
-def _messages(context: Mapping[str, Any]) -> list[Any]:
+def _sent_again_by(context: Mapping[str, Any]) -> list[Any]:
     found = context.get(_SENT_AGAIN_BY)
     return found if isinstance(found, list) else []
-
-
-def _message_of(place: Place) -> str:
-    return f"{_escaped(place.chat)}/{place.message}"
 
 
 def place_of(context: Mapping[str, Any] | None) -> Place | None:
@@ -129,6 +125,7 @@ def place_of(context: Mapping[str, Any] | None) -> Place | None:
         return None
 
 
-def _escaped(chat: str | int) -> str:
-    """Return the id of a chat without a slash, which separates it from the message's in a key."""
-    return str(chat).replace("%", "%25").replace("/", "%2F")
+def _in_chat(place: Place, message: str | int) -> str:
+    """Return the name of a message among all chats: both ids, with the slashes in the chat's escaped."""
+    chat = str(place.chat).replace("%", "%25").replace("/", "%2F")
+    return f"{chat}/{message}"

@@ -89,13 +89,15 @@ def unknown_items(rows: Sequence["JournalRow"], journal: str | None, most: int =
     hints: list[Hint] = [Sentence("May have started an agent; look at the project for a job of this time:")]
     hints += [Sentence(_where_to_look(row)) for row in shown]
     left = len(rows) - len(shown)
-    if journal is None:
-        return [*hints, *([Sentence(f"  … and {left:,} more")] if left else [])]
-    if left:
+    if left and journal is None:
+        hints.append(Sentence(f"  … and {left:,} more"))
+    if left and journal is not None:
         hints.append(Sentence(f"  … and {left:,} more; all of them are written by:"))
         hints.append(Command(export_command(journal, ["--state", "unknown"])))
-    hints.append(Sentence("Then settle each by its job, by --send-again or by --abandon:"))
-    return [*hints, *(Command(_resolve_command(journal, row.key)) for row in shown)]
+    if journal is not None:
+        hints.append(Sentence("Then settle each by its job, by --send-again or by --abandon:"))
+        hints += [Command(_resolve_command(journal, row.key)) for row in shown]
+    return hints
 
 
 def late_answers(tries: Sequence["JournalRow"], items: Mapping[str, "JournalRow"]) -> list[Hint]:
