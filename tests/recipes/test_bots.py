@@ -230,6 +230,8 @@ async def test_signals(bot: Program, chat: Chat, service: Emulator) -> None:
     async with bot.running() as process:
         await chat.connect(process)
         await process.watch(chat.until(f"{key} completed: https://"))
+        await chat.say(ANNA, "jobs")  # a bot that answers has begun, and ends by itself at a signal
+        await process.watch(chat.until(f"{key} completed https://"))
         await process.stop()
     assert service.agents_started == {"Go on": 1}
 
